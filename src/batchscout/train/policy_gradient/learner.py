@@ -1,0 +1,115 @@
+"""From rollouts and their advantages to a changed policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from batchscout.train.learning_rate import warmed_up_lr
+from batchscout.train.policy_gradient.loss import clipped_objective, completion_logprobs
+from batchscout.train.policy_gradient.model import Transformer
+from batchscout.train.policy_gradient.parameters import FlatParameters
+from batchscout.train.policy_gradient.sampling import Rollouts
+from batchscout.train.policy_gradient.settings import LearningSettings
+
+
+@dataclass(frozen=True)
+class NoiseScaleNorms:
+    """Squared norms of mean gradients over few and over many rollouts of one mini-batch.
+
+    small, big            |G_small|² (mean over the parts), |G_big|²
+    small_size, big_size  rollouts behind each
+    Source                McCandlish et al. 2018 (arXiv 1812.06162), appendix A.1
+    """
+
+    small: float
+    big: float
+    small_size: int
+    big_size: int
+
+    def metrics(self) -> dict[str, float]:
+        """As journalled with an update."""
+        return {
+            "gradient_square_small": self.small,
+            "gradient_square_big": self.big,
+            "noise_scale_small_size": self.small_size,
+            "noise_scale_big_size": self.big_size,
+        }
+
+
+class Learner:
+    """Adam on the clipped objective of one model."""
+
+    def __init__(self, model: Transformer, settings: LearningSettings) -> None:
+        self.model, self.settings = model, settings
+        self.parameters = FlatParameters(model)
+        self.optimizer = torch.optim.Adam(
+            [self.parameters.vector], lr=settings.lr, betas=settings.betas, fused=True
+        )
+
+    def update(
+        self, rollouts: Rollouts, advantages: Tensor, *, samples: int, updates: int = 0
+    ) -> dict[str, float]:
+        """Learn from a whole batch, mini-batch after mini-batch.
+
+        advantages  (batch_size,)
+        samples     rollouts trained on before this update; it sets the lr during warm-up
+        updates     updates before this one; it decides whether squared gradient norms are measured
+        Returns     metrics of the update; ``gradient_norm`` of its last step, before clipping
+        """
+        every, mini = self.settings.noise_scale_every, self.settings.mini_batch_size
+        metrics: dict[str, float] = {}
+        for start in range(0, self.settings.batch_size, mini):
+            part, part_advantages = rollouts.slice(start, start + mini), advantages[start : start + mini]
+            if start == 0 and every and updates % every == 0 and mini > self.settings.group_size:
+                metrics.update(self.gradient_by_groups(part, part_advantages).metrics())
+            else:
+                self.gradient(part, part_advantages)
+            lr = warmed_up_lr(self.settings.lr, samples + start + mini, self.settings.lr_warmup_samples)
+            metrics["gradient_norm"] = self.step(lr)
+        return metrics
+
+    def gradient(self, rollouts: Rollouts, advantages: Tensor) -> None:
+        """Leave the gradient of minus the mean objective of ``rollouts`` in the parameters, pass by pass."""
+        self.parameters.zero_gradient()
+        n, micro = len(rollouts.tokens), self.settings.micro_batch_size
+        for start in range(0, n, micro):
+            stop = min(n, start + micro)
+            self._accumulate(rollouts.slice(start, stop), advantages[start:stop], n)
+
+    def gradient_by_groups(self, rollouts: Rollouts, advantages: Tensor) -> NoiseScaleNorms:
+        """As ``gradient``, one group a pass, which is slow but shows every group's own gradient."""
+        self.parameters.zero_gradient()
+        n, g = len(rollouts.tokens), rollouts.group_size
+        squares, before = [], self.parameters.gradient.clone()
+        for start in range(0, n, g):
+            self._accumulate(rollouts.slice(start, start + g), advantages[start : start + g], n)
+            after = self.parameters.gradient.clone()
+            squares.append((after - before).square().sum() * (n / g) ** 2)
+            before = after
+        return NoiseScaleNorms(float(torch.stack(squares).mean()), float(before.square().sum()), g, n)
+
+    def _accumulate(self, rollouts: Rollouts, advantages: Tensor, mini_batch_size: int) -> None:
+        logprobs = completion_logprobs(self.model, rollouts, temperature=self.settings.temperature)
+        objective = clipped_objective(
+            logprobs, rollouts.logprobs, advantages, rollouts.mask, clip=self.settings.clip
+        )
+        loss = -objective / mini_batch_size
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def step(self, lr: float) -> float:
+        """One optimizer step at ``lr`` along the accumulated gradient; returns the gradient's norm before clipping."""
+        norm = float(self.parameters.gradient.norm())
+        limit = self.settings.gradient_clip
+        if limit is not None and norm > limit:
+            self.parameters.gradient.mul_(limit / norm)
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.step()
+        return norm
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a number: a sum is infinite or NaN as soon as one of them is."""
+        return math.isfinite(float(self.parameters.vector.detach().sum()))

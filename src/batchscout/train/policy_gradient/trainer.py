@@ -1,0 +1,152 @@
+"""RL on a verifiable task: sample groups of completions, reward them, ascend the clipped objective.
+
+On-policy unless ``mini_batch_size`` is smaller than ``batch_size``. Departures from GRPO are listed in loss.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from batchscout.errors import ConfigError
+from batchscout.measure.outcome import Outcome
+from batchscout.measure.reporter import Reporter
+from batchscout.train.policy_gradient.advantage import advantages
+from batchscout.train.policy_gradient.checkpoint import load_checkpoint, save_checkpoint
+from batchscout.train.policy_gradient.evaluation import greedy_score
+from batchscout.train.policy_gradient.learner import Learner
+from batchscout.train.policy_gradient.sampling import Rollouts, Sampler
+from batchscout.train.policy_gradient.settings import LearningSettings, device_of, model_for
+from batchscout.train.policy_gradient.warm_start import WarmStart, load_start
+from batchscout.train.tasks import make_task
+
+log = logging.getLogger(__name__)
+
+WARMUP_SHARE = 0.05
+"""Share of the samples to target from which the lr's warm-up is worth a warning: it then decides the result."""
+
+
+def train(config: Mapping[str, Any], reporter: Reporter) -> None:
+    """Train one job until the reporter says stop; see ``batchscout.train.trainer.Trainer``.
+
+    Raises   ConfigError for sizes that do not fit each other; TrainerError for a start model that is not the sweep's.
+    """
+    torch.set_num_threads(config["trainer"].get("threads", 1))
+    job = PolicyGradientJob(config)
+    checkpoint = reporter.resume_path()
+    if checkpoint is not None:
+        load_checkpoint(checkpoint, job.learner, job.generators)
+        reporter.resume()
+    job.run(reporter)
+    samples, warmup = reporter.samples, job.settings.lr_warmup_samples
+    message = ""
+    if reporter.stop_outcome[0] is Outcome.REACHED and warmup > WARMUP_SHARE * samples:
+        message = (
+            f"lr_warmup_samples={warmup} is {warmup / samples:.0%} of the samples that reached the target"
+        )
+        log.warning(message)
+    reporter.end(message=message)
+
+
+class PolicyGradientJob:
+    """Task, model, optimizer and random generators of one job."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.settings = LearningSettings.from_job(config)
+        self.device = device_of(config)
+        self.task = make_task(config["task"], device=str(self.device))
+        self.evaluation_prompts: int = config["evaluation"]["prompts"]
+        if self.evaluation_prompts > len(self.task.held_out):
+            allowed = f"exceeds the task's {len(self.task.held_out)} held-out prompts"
+            raise ConfigError("evaluation.prompts", self.evaluation_prompts, allowed)
+        self.model = model_for(config["model"], self.task)
+        start = config.get("warm_start")
+        if start:
+            load_start(self.model, WarmStart(Path(start["path"]), start["sha256"]))
+        self.learner = Learner(self.model.to(self.device), self.settings)
+        self.sampler = Sampler(
+            self.task.completion_tokens,
+            self.task.end,
+            temperature=self.settings.temperature,
+            micro_batch_size=config["trainer"].get("sampling_micro_batch_size") or 1024,
+        )
+        # Apart, so that the order of the prompts does not depend on how many random numbers sampling used.
+        self.generators = {
+            "prompts": torch.Generator().manual_seed(config["seed"]),
+            "sampling": torch.Generator(self.device).manual_seed(config["seed"] + 1_000_003),
+        }
+
+    def run(self, reporter: Reporter) -> None:
+        """Updates, evaluations and checkpoints until the reporter has enough."""
+        self.evaluate_if_due(reporter)
+        while not reporter.should_stop():
+            if reporter.due_for_checkpoint():
+                self.save(reporter)
+            self.update(reporter)
+            self.evaluate_if_due(reporter)
+        if reporter.preempted:
+            self.save(reporter)
+
+    def save(self, reporter: Reporter) -> None:
+        """Publish a checkpoint of this moment."""
+        with reporter.checkpoint() as directory:
+            save_checkpoint(directory, self.learner, self.generators)
+
+    def evaluate_if_due(self, reporter: Reporter) -> None:
+        """Report the score if the grid of samples asks for it now."""
+        if reporter.due_for_evaluation():
+            with reporter.evaluation() as evaluation:
+                score = greedy_score(self.model, self.task, self.evaluation_prompts)
+                evaluation.record(score, self.evaluation_prompts)
+
+    def update(self, reporter: Reporter) -> None:
+        """One update, its phases reported."""
+        with reporter.sampling():
+            rollouts = self.sample()
+            self.wait_for_device()
+        with reporter.reward():
+            rewards = self.task.reward(
+                rollouts.prompts.repeat_interleave(rollouts.group_size, 0), rollouts.tokens
+            )
+            weights = advantages(self.settings.advantage, rewards, rollouts.group_size)
+            self.wait_for_device()
+        with reporter.learning():
+            metrics = self.learner.update(
+                rollouts, weights, samples=reporter.samples, updates=reporter.updates
+            )
+            is_finite = self.learner.is_finite()
+            self.wait_for_device()
+        tokens = int(rollouts.mask.sum())
+        reporter.end_update(
+            samples=self.settings.batch_size,
+            generated_samples=self.settings.batch_size,
+            generated_tokens=tokens,
+            trained_tokens=tokens,
+            metrics={**metrics, **reward_metrics(rewards, rollouts.group_size)},
+        )
+        if not is_finite:
+            reporter.diverged("a parameter is no longer finite")
+
+    def sample(self) -> Rollouts:
+        """The batch of the next update: prompts drawn with replacement, ``group_size`` completions each."""
+        count = self.settings.batch_size // self.settings.group_size
+        chosen = torch.randint(len(self.task.prompts), (count,), generator=self.generators["prompts"])
+        prompts = self.task.prompts[chosen.to(self.device)]
+        return self.sampler.sample(self.model, prompts, self.settings.group_size, self.generators["sampling"])
+
+    def wait_for_device(self) -> None:
+        """Let queued kernels end, so that their time falls into the phase that queued them."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def reward_metrics(rewards: Tensor, group_size: int) -> dict[str, float]:
+    """Mean reward, and the share of groups whose rewards differ: the others have no gradient."""
+    groups = rewards.view(-1, group_size)
+    differing = (groups != groups[:, :1]).any(1).float().mean()
+    return {"reward": float(rewards.mean()), "groups_with_signal": float(differing)}
