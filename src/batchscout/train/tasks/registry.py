@@ -22,7 +22,7 @@ def make_task(settings: Mapping[str, Any], device: str = "cpu") -> Task:
     settings  ``name`` and the task's own parameters
     Raises    ConfigError for an unknown name or parameter.
     """
-    parameters = {key: value for key, value in settings.items() if key != "name"}
+    parameters = {key: value for key, value in settings.items() if key not in ("name", "score_range")}
     name = settings["name"]
     if name in TASKS:
         factory = TASKS[name]
