@@ -9,7 +9,8 @@
     ├── TrainerError       the trainer could not run
     │   └── InfeasibleError    this batch size cannot run on this hardware
     ├── ExecutorError      jobs cannot be submitted, queried or stopped
-    │   └── LaunchError        the submission itself was refused
+    │   ├── LaunchError        the submission itself was refused
+    │   └── SchedulerBusy      no answer, or no more jobs now; worth trying again
     ├── SweepError         a sweep directory that cannot be used as asked
     │   └── SweepLocked        another controller works on it
     └── TrackingError      MLflow or the study's storage could not be written
@@ -77,6 +78,10 @@ class ExecutorError(BatchscoutError):
 
 class LaunchError(ExecutorError):
     """The submission itself was refused (partition, quota, missing program)."""
+
+
+class SchedulerBusy(ExecutorError):
+    """The scheduler does not answer, or takes no more jobs now: the same submission is worth trying again later."""
 
 
 class SweepError(BatchscoutError):

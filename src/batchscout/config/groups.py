@@ -163,7 +163,10 @@ class HardwareConfig:
     threads             CPU threads of one job (OMP_NUM_THREADS), null: left to the trainer
     cpus, memory        of one task / one node, in Slurm's notation
     time_limit          minutes or [D-]H:M:S, Slurm's notation
-    setup               shell lines before the job's Python starts
+    setup               shell lines before the job's Python starts (module load)
+    python              how to start Python, null: this one; a container's prefix goes here
+    signal_seconds      how long before the time limit a job is told to write its checkpoint
+    slurm_conf          the cluster, null: the site's; SLURM_CONF in the environment comes first
     extra               further sbatch options by name
     source              replay: the recorded sweep
     startup_seconds, queue_seconds   what a further job is expected to cost besides its curve
@@ -187,6 +190,9 @@ class HardwareConfig:
     time_limit: str | None = key(None)
     exclude: str | None = key(None)
     setup: tuple[str, ...] = key(())
+    python: str | None = key(None)
+    signal_seconds: int = key(120, least=1)
+    slurm_conf: str | None = key(None)
     extra: Mapping[str, Any] = key(dict)
     price_per_gpu_hour: float | None = key(None, least=0)
     poll_seconds: float | None = key(None, above=0)
