@@ -1,0 +1,157 @@
+"""How MLflow's pages open: a shared view with columns, order and charts that make a sweep readable.
+
+MLflow keeps a "shared view" as a tag of the experiment, `mlflow.sharedViewState.KEY`, which a link names by
+`viewStateShareKey=KEY`: its UI's own format, JSON packed as "deflate;" and base64 (as MLflow 3.17 reads it,
+checked by the browser test). A UI that no longer understands it shows the plain table: nothing is lost.
+Without `workflowType=machine_learning` MLflow 3 opens an experiment on its pages for LLM traces.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from batchscout.run.listener import SweepView
+from batchscout.track.description import describe
+
+VIEW = "batchscout"
+COLUMNS = {
+    "metrics": ["time_to_target", "batch_size", "lr", "samples_to_target", "throughput", "update_seconds"],
+    "more metrics": ["sampling_share", "cost_seconds", "best_score"],
+    "tags": ["outcome", "reason"],
+    "params": ["seed", "gpu"],
+}
+
+
+def link(uri: str, experiment_id: str) -> str:
+    """Address of the sweep's jobs by time_to_target; without a host for an embedded database."""
+    base = uri.rstrip("/") if uri.startswith(("http://", "https://")) else ""
+    return f"{base}/#/experiments/{experiment_id}/runs?{view_query()}"
+
+
+def chart_link(uri: str, experiment_id: str) -> str:
+    """Address of the same jobs as charts: the score against samples and against training seconds."""
+    return f"{link(uri, experiment_id)}&compareRunsMode=CHART"
+
+
+def view_query() -> str:
+    return f"workflowType=machine_learning&viewStateShareKey={VIEW}"
+
+
+def experiment_tags(view: SweepView) -> dict[str, str]:
+    """The description and the shared view of the sweep's experiment."""
+    return {
+        "mlflow.note.content": describe(view),
+        "mlflow.experimentKind": "custom_model_development",
+        f"mlflow.sharedViewState.{VIEW}": pack(view_state()),
+    }
+
+
+def pack(state: dict[str, Any]) -> str:
+    """MLflow's form of a shared view."""
+    text = json.dumps(state, separators=(",", ":"))
+    return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def view_state() -> dict[str, Any]:
+    """Jobs by time_to_target, the fastest shown, with the columns and charts that answer the question."""
+    columns = [_key("metrics", name) for name in COLUMNS["metrics"]]
+    columns += [_key("params", name) for name in COLUMNS["params"]]
+    columns += [_key("tags", name) for name in COLUMNS["tags"]]
+    columns += [_key("metrics", name) for name in COLUMNS["more metrics"]]
+    return {
+        "searchFilter": "",
+        "orderByKey": _key("metrics", "time_to_target"),
+        "orderByAsc": True,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": columns,
+        "columnOrder": [],
+        "columnWidths": {},
+        "runsHiddenMode": "FIRST_20_RUNS",
+        "groupBy": None,
+        "compareRunSections": [
+            _section("answer", "Time to target"),
+            _section("rest", "Model metrics"),  # MLflow's name for what has no place of its own
+        ],
+        "isAccordionReordered": True,
+        "compareRunCharts": _charts(),
+        "hideEmptyCharts": True,
+        "autoRefreshEnabled": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+    }
+
+
+def _charts() -> list[dict[str, Any]]:
+    return [
+        _line("score-by-samples", "score against samples", "step"),
+        _line("score-by-seconds", "score against training seconds", "metric"),
+        _scatter("time-by-batch", "time_to_target (s) against batch_size", "batch_size", "time_to_target"),
+        _scatter(
+            "samples-by-batch", "samples_to_target against batch_size", "batch_size", "samples_to_target"
+        ),
+        _scatter(
+            "throughput-by-batch", "throughput (samples/s) against batch_size", "batch_size", "throughput"
+        ),
+        {
+            **_chart("all", "PARALLEL", "settings and time_to_target"),
+            "selectedParams": ["batch_size", "lr"],
+            "selectedMetrics": ["samples_to_target", "throughput", "time_to_target"],
+            "showAllRuns": False,
+        },
+    ]
+
+
+def _chart(uuid: str, kind: str, title: str) -> dict[str, Any]:
+    return {
+        "uuid": f"batchscout-{uuid}",
+        "type": kind,
+        "runsCountToCompare": 100,
+        "metricSectionId": "batchscout-answer",
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": title,
+    }
+
+
+def _line(uuid: str, title: str, axis: str) -> dict[str, Any]:
+    return {
+        **_chart(uuid, "LINE", title),
+        "metricKey": "score",
+        "selectedMetricKeys": ["score"],
+        "lineSmoothness": 0,
+        "xAxisScaleType": "log",
+        "scaleType": "linear",
+        "range": {},
+        "xAxisKey": axis,
+        "selectedXAxisMetricKey": "train_seconds" if axis == "metric" else "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": True,
+    }
+
+
+def _scatter(uuid: str, title: str, x: str, y: str) -> dict[str, Any]:
+    axes = {"xaxis": {"key": x, "type": "METRIC"}, "yaxis": {"key": y, "type": "METRIC"}}
+    return {**_chart(uuid, "SCATTER", title), **axes}
+
+
+def _section(uuid: str, name: str) -> dict[str, Any]:
+    return {
+        "uuid": f"batchscout-{uuid}",
+        "name": name,
+        "display": True,
+        "isReordered": True,
+        "deleted": False,
+        "isGenerated": False,
+    }
+
+
+def _key(group: str, name: str) -> str:
+    return f"{group}.`{name}`"
