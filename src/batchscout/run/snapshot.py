@@ -133,8 +133,8 @@ def outside_of_snapshot(file: str | None, snapshot: Path) -> bool:
     if file is None:
         return False
     path = Path(file).resolve()
-    installed = {sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib", "platstdlib")}
-    return not any(path.is_relative_to(Path(p).resolve()) for p in (snapshot, *installed))
+    installed = [Path(sysconfig.get_path(key)) for key in ("purelib", "platlib", "stdlib", "platstdlib")]
+    return not any(path.is_relative_to(p.resolve()) for p in (snapshot, *installed))
 
 
 def _write(snapshot: Snapshot, trees: dict[str, Path], files: dict[str, list[str]], diff: str) -> None:

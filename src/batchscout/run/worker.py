@@ -32,7 +32,7 @@ from batchscout.measure.reporter import Reporter
 from batchscout.measure.target import Caps, EvaluationGrid, Target
 from batchscout.run.classify import Classification, classify_error
 from batchscout.run.executors.gpus import gpu_of_this_job
-from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SNAPSHOT, SUBMITTED
+from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SNAPSHOT, STARTED, SUBMITTED
 from batchscout.run.snapshot import outside_of_snapshot
 
 log = logging.getLogger("batchscout.worker")
@@ -212,7 +212,7 @@ def _caps(job: Mapping[str, Any]) -> Caps:
 
 def _startup_seconds() -> float:
     """From the start of the allocation (Slurm), else from the submission, else 0; imports included."""
-    began = os.environ.get("SLURM_JOB_START_TIME") or os.environ.get(SUBMITTED)
+    began = os.environ.get(STARTED) or os.environ.get(SUBMITTED)
     return max(0.0, time.time() - float(began)) if began else 0.0
 
 

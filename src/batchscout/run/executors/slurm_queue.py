@@ -49,11 +49,11 @@ class QueueRow:
         return self.state == "PENDING" and self.restarts > 0 and self.reason == "BeginTime"
 
     def to_status(self) -> Status:
-        common = {"node": self.node or None, "slurm_job_id": self.slurm_id}
+        node = self.node or None
         if self.state in _ENDED:
-            return Status(SchedulerState.ENDED, self.state, exit_code=self.exit_code, **common)  # type: ignore[arg-type]
+            return Status(SchedulerState.ENDED, self.state, node, self.exit_code, self.slurm_id)
         detail = self.state if self.reason in ("", "None") else f"{self.state} ({self.reason})"
-        return Status(self._scheduler_state(), detail, **common)  # type: ignore[arg-type]
+        return Status(self._scheduler_state(), detail, node, slurm_job_id=self.slurm_id)
 
     def _scheduler_state(self) -> SchedulerState:
         if (

@@ -13,9 +13,7 @@ import submitit
 
 from batchscout.config import HardwareConfig
 from batchscout.errors import ConfigError
-from batchscout.run.executors.submission import SHELL_FUNCTIONS, worker_command
-
-STARTED = "BATCHSCOUT_STARTED"
+from batchscout.run.executors.submission import SHELL_FUNCTIONS, STARTED, worker_command
 
 
 class _Sbatch(submitit.SlurmExecutor):

@@ -21,6 +21,7 @@ from batchscout.run.snapshot import Snapshot, load_snapshot, newest_snapshot
 # Read by the worker; the name also finds a local job again when a controller died between start and record.
 NAME = "BATCHSCOUT_SUBMISSION"
 SUBMITTED = "BATCHSCOUT_SUBMITTED"
+STARTED = "BATCHSCOUT_STARTED"  # of the allocation, where a scheduler made the job wait
 AFTER = "BATCHSCOUT_AFTER_ATTEMPT"
 SNAPSHOT = "BATCHSCOUT_SNAPSHOT"
 MAX_REQUEUES = "BATCHSCOUT_MAX_REQUEUES"
