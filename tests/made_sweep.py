@@ -134,7 +134,7 @@ def _job(
         state["samples"] += batch
         state["seconds"] += took
         state["wall_seconds"] = time - start
-        parts = {f"{name}_seconds": share * took for name, share in PARTS.items()}
+        parts = {f"{name}_seconds": share * state["seconds"] for name, share in PARTS.items()}
         tokens = {"generated_tokens": state["samples"] * 6, "trained_tokens": state["samples"] * 6}
         write(
             "update",
@@ -248,7 +248,7 @@ def _result(made: Made, rows: list[dict[str, Any]]) -> dict[str, Any]:
             },
             "update_seconds": {
                 "sampling": {"a": 0.55 * made.a, "b": 0.55 * made.b},
-                "learning": {"a": 0.3 * made.a, "b": 0.3 * made.b},
+                "learning": {"a": 0.45 * made.a, "b": 0.45 * made.b},
             },
             "learning_rate": {},
             "warnings": [],

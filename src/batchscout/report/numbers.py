@@ -56,13 +56,13 @@ def exponent(value: float, significant: int = 3) -> str:
     return f"{mantissa}e{int(power)}"
 
 
-def count(value: float | None) -> str:
-    """Samples, updates, tokens: ``940``, ``25.0k``, ``1.24M``."""
+def count(value: float | None, *, is_short: bool = False) -> str:
+    """Samples, updates, tokens: ``940``, ``25.0k``, ``1.24M``; short: ``25k``, for axes."""
     if value is None:
         return NOTHING
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 0.9995 * size:
-            return f"{_three(value / size)}{letter}"
+            return f"{value / size:.3g}{letter}" if is_short else f"{_three(value / size)}{letter}"
     return f"{value:.0f}"
 
 
