@@ -8,7 +8,7 @@ from batchscout.train.tasks import Task
 
 
 def greedy_score(model: Transformer, task: Task, prompts: int) -> float:
-    """Mean reward of the greedy completions of the first ``prompts`` held-out prompts, always the same ones."""
+    """Mean reward of the greedy completions of the first ``prompts`` held-out prompts."""
     asked = task.held_out[:prompts]
     completions = Sampler(task.completion_tokens, task.end).greedy(model, asked)
     return float(task.reward(asked, completions).mean())

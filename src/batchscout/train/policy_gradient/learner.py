@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from batchscout.train.learning_rate import warmed_up_lr
 from batchscout.train.policy_gradient.loss import clipped_objective, completion_logprobs
 from batchscout.train.policy_gradient.model import Transformer
 from batchscout.train.policy_gradient.parameters import FlatParameters
@@ -101,7 +100,7 @@ class Learner:
         loss.backward()  # type: ignore[no-untyped-call]
 
     def step(self, lr: float) -> float:
-        """One optimizer step at ``lr`` along the accumulated gradient; returns the gradient's norm before clipping."""
+        """One optimizer step at ``lr`` along the gradient; returns the gradient's norm before clipping."""
         norm = float(self.parameters.gradient.norm())
         limit = self.settings.gradient_clip
         if limit is not None and norm > limit:
@@ -113,3 +112,12 @@ class Learner:
     def is_finite(self) -> bool:
         """Whether every parameter is a number: a sum is infinite or NaN as soon as one of them is."""
         return math.isfinite(float(self.parameters.vector.detach().sum()))
+
+
+def warmed_up_lr(lr: float, samples: int, warmup_samples: int) -> float:
+    """The lr of an optimizer step that brings the job to ``samples`` rollouts.
+
+    It grows linearly with the samples and is ``lr`` from ``warmup_samples`` on, so that every batch size
+    spends the same samples on warm-up; an update larger than the warm-up takes its only step at the full lr.
+    """
+    return lr * min(1.0, samples / warmup_samples) if warmup_samples > 0 else lr

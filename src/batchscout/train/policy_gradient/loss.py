@@ -1,8 +1,8 @@
 """The clipped policy objective.
 
-Departures from GRPO as published: tokens of a rollout are summed, not averaged over its length, so that no rollout's
-tokens weigh more for being few; there is no penalty on the distance to the start model; sums are divided by the rollouts
-of the whole mini-batch, so that micro-batches add up to its gradient.
+Departures from GRPO as published: tokens of a rollout are summed, not averaged over its length, so that no
+rollout's tokens weigh more for being few; there is no penalty on the distance to the start model; sums are
+divided by the rollouts of the whole mini-batch, so that micro-batches add up to its gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from batchscout.train.policy_gradient.model import Transformer, repeat_cache
 from batchscout.train.policy_gradient.sampling import Rollouts
 
 SHARE_FROM = 64
-"""Rollouts per pass from which running a prompt once for its group is faster than once a rollout (bench/trainer.py)."""
+"""Rollouts per pass from which running a prompt once for its group is faster: bench/trainer.py."""
 
 
 def completion_logprobs(
@@ -22,8 +22,8 @@ def completion_logprobs(
 ) -> Tensor:
     """(n, A) log-probabilities of the rollouts' tokens, differentiable.
 
-    is_shared  whether a group's prompt runs through the model once; None chooses what is faster. The gradient is the
-               same but for rounding.
+    is_shared  whether a group's prompt runs through the model once; None chooses what is faster. The
+               gradient is the same but for rounding.
     """
     if is_shared is None:
         is_shared = rollouts.group_size > 1 and len(rollouts.tokens) >= SHARE_FROM

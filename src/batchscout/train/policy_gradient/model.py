@@ -1,17 +1,23 @@
 """A decoder-only transformer small enough to learn on one CPU core.
 
-Pre-norm blocks with learned positions. Two departures from GPT-2: weights are drawn with std 0.8/√fan_in, and the
-embeddings' std is a setting, since 0.02 leaves a model so sharp after its warm start that RL at a useful lr destroys it.
+Pre-norm blocks with learned positions. Two departures from GPT-2: weights are drawn with std 0.8/√fan_in,
+and the embeddings' std is a setting, since 0.02 leaves a model so sharp after its warm start that RL at a
+useful lr destroys it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
+
+from batchscout.train.policy_gradient.settings import check_heads
+from batchscout.train.tasks import Task
 
 KeyValues = list[tuple[Tensor, Tensor]]
 """Per block the keys and values seen so far, each (rollouts, heads, tokens, width / heads)."""
@@ -49,9 +55,9 @@ class Block(nn.Module):
         return query, key, value
 
     def mix(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        """The block's output from its input (n, t, width) and the attention's result (n, heads, t, width / heads)."""
+        """The block's output, from its input (n, t, width) and its attention (n, heads, t, width / heads)."""
         hidden = hidden + self.attention_out(attended.transpose(1, 2).reshape(hidden.shape))
-        grown = F.gelu(self.up(self.perceptron_norm(hidden)), approximate="tanh")
+        grown = functional.gelu(self.up(self.perceptron_norm(hidden)), approximate="tanh")
         mixed: Tensor = hidden + self.down(grown)
         return mixed
 
@@ -87,9 +93,9 @@ class Transformer(nn.Module):
         Returns  logits (n, last, vocabulary), and the cache extended by ``tokens``
         """
         start = cache[0][0].shape[2] if cache else 0
-        hidden = F.embedding(tokens, self.tokens) + self.positions[start : start + tokens.shape[1]]
+        hidden = functional.embedding(tokens, self.tokens) + self.positions[start : start + tokens.shape[1]]
         extended: KeyValues = []
-        for index, block in enumerate(self.blocks):
+        for index, block in enumerate(cast("list[Block]", self.blocks)):
             query, key, value = block.qkv(hidden, self.shape.heads)
             if cache:
                 key, value = torch.cat([cache[index][0], key], 2), torch.cat([cache[index][1], value], 2)
@@ -100,13 +106,30 @@ class Transformer(nn.Module):
         return self.head(self.final_norm(hidden)), extended
 
 
+def model_for(settings: Mapping[str, Any], task: Task) -> Transformer:
+    """A freshly drawn model of the config entry ``model`` for ``task``; ``seed`` decides the draw."""
+    check_heads(settings["width"], settings["heads"])
+    shape = ModelShape(
+        vocabulary=len(task.alphabet),
+        positions=task.prompts.shape[1] + task.completion_tokens,
+        layers=settings["layers"],
+        width=settings["width"],
+        heads=settings["heads"],
+    )
+    return Transformer(shape, embedding_std=settings["embedding_std"], seed=settings["seed"])
+
+
 def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Causal attention of the last t positions on all s so far: (n, heads, t, d) and (n, heads, s, d) → (n, heads, t, d)."""
+    """Causal attention of the last t positions on all s so far.
+
+    query       (n, heads, t, d), as the result
+    key, value  (n, heads, s, d)
+    """
     t, s = query.shape[2], key.shape[2]
     if t == 1:
-        return F.scaled_dot_product_attention(query, key, value)
+        return functional.scaled_dot_product_attention(query, key, value)
     mask = torch.ones(t, s, dtype=torch.bool, device=query.device).tril(s - t)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
 def repeat_cache(cache: KeyValues, times: int) -> KeyValues:

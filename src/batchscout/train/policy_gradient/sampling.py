@@ -31,7 +31,7 @@ class Rollouts:
         return len(self.tokens) // len(self.prompts)
 
     def slice(self, start: int, stop: int) -> Rollouts:
-        """Rollouts ``start`` to ``stop``; where these cut a group, every rollout gets its own copy of its prompt."""
+        """Rollouts ``start`` to ``stop``; where these cut a group, every rollout gets its own prompt."""
         g = self.group_size
         if start % g == 0 and stop % g == 0:
             prompts = self.prompts[start // g : stop // g]
@@ -48,7 +48,8 @@ class Sampler:
     completion_tokens  most tokens of a completion
     end                id of the token that ends one
     temperature        of the distribution sampled from; the learner uses the same
-    micro_batch_size   rollouts sampled at once; a memory matter, though it decides which random number goes where
+    micro_batch_size   rollouts sampled at once; a memory matter, though it decides which random number
+                       goes where
     """
 
     completion_tokens: int
@@ -69,7 +70,7 @@ class Sampler:
     def _complete(
         self, model: Transformer, prompts: Tensor, group_size: int, generator: torch.Generator | None
     ) -> Rollouts:
-        chunks = prompts.split(max(1, self.micro_batch_size // group_size))
+        chunks = torch.split(prompts, max(1, self.micro_batch_size // group_size))
         with torch.no_grad():
             drawn = [self._complete_chunk(model, chunk, group_size, generator) for chunk in chunks]
         tokens, logprobs = (torch.cat(parts) for parts in zip(*drawn, strict=True))
@@ -98,7 +99,7 @@ class Sampler:
 
 
 def draw(logprobs: Tensor, generator: torch.Generator) -> Tensor:
-    """One index a row of (n, v) ``logprobs``: the largest after adding Gumbel noise, which is −log of an exponential."""
+    """One index a row of (n, v) ``logprobs``: largest with Gumbel noise, −log of an exponential, added."""
     noise = torch.empty_like(logprobs).exponential_(generator=generator)
     return (logprobs - noise.log()).argmax(-1)
 

@@ -1,4 +1,4 @@
-"""What policy_gradient reads from a job, checked once."""
+"""What policy_gradient reads from a job, checked without torch, so that a sweep checks its jobs quickly."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from batchscout.errors import ConfigError
-from batchscout.train.policy_gradient.model import ModelShape, Transformer
-from batchscout.train.tasks import Task
+from batchscout.train.policy_gradient.advantage import ADVANTAGES
 
 DEFAULT_MICRO_BATCH_SIZE = 512
 """Rollouts per pass where none is asked for: throughput on a CPU core is flat from here on."""
@@ -18,7 +15,7 @@ DEFAULT_MICRO_BATCH_SIZE = 512
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """How rollouts become a step; words as in the table of words.
+    """How rollouts become a step; sizes as in the table of words.
 
     clip                 half-width of the ratio's interval around 1
     betas                Adam's decay rates
@@ -32,61 +29,73 @@ class LearningSettings:
     micro_batch_size: int
     group_size: int
     lr: float
-    advantage: str
-    clip: float
-    betas: tuple[float, float]
-    gradient_clip: float | None
-    lr_warmup_samples: int
-    temperature: float
-    noise_scale_every: int
+    advantage: str = "rloo"
+    clip: float = 0.2
+    betas: tuple[float, float] = (0.9, 0.95)
+    gradient_clip: float | None = None
+    lr_warmup_samples: int = 0
+    temperature: float = 1.0
+    noise_scale_every: int = 0
 
     @classmethod
-    def from_job(cls, config: Mapping[str, Any]) -> LearningSettings:
-        """From a resolved job. Raises ConfigError where the sizes do not divide each other."""
-        batch, group, trainer = config["batch_size"], config["group_size"], config["trainer"]
-        mini = config.get("mini_batch_size") or batch
-        if batch % group:
-            raise ConfigError("batch_size", batch, f"is not a multiple of group_size={group}")
-        if batch % mini:
-            fitting = ", ".join(str(size) for size in range(group, batch + 1, group) if batch % size == 0)
+    def from_job(cls, job: Mapping[str, Any]) -> LearningSettings:
+        """From a resolved job. Raises ConfigError where sizes do not fit each other or a word is unknown."""
+        batch, group, trainer = job["batch_size"], job["group_size"], job["trainer"]
+        mini = job.get("mini_batch_size") or batch
+        check_sizes(batch, mini, group)
+        advantage = trainer.get("advantage", "rloo")
+        if advantage not in ADVANTAGES:
             raise ConfigError(
-                "mini_batch_size", mini, f"does not divide batch_size={batch}; use one of {fitting}"
+                "trainer.advantage", advantage, f"is unknown; use one of {', '.join(ADVANTAGES)}"
             )
-        first_beta, second_beta = trainer.get("betas", (0.9, 0.95))
+        optional = ("clip", "gradient_clip", "lr_warmup_samples", "temperature", "noise_scale_every")
+        first_beta, second_beta = trainer.get("betas", cls.betas)
         return cls(
             batch_size=batch,
             mini_batch_size=mini,
-            micro_batch_size=min(mini, config.get("micro_batch_size") or DEFAULT_MICRO_BATCH_SIZE),
+            micro_batch_size=min(mini, job.get("micro_batch_size") or DEFAULT_MICRO_BATCH_SIZE),
             group_size=group,
-            lr=config["lr"],
-            advantage=trainer.get("advantage", "rloo"),
-            clip=trainer.get("clip", 0.2),
+            lr=job["lr"],
+            advantage=advantage,
             betas=(first_beta, second_beta),
-            gradient_clip=trainer.get("gradient_clip"),
-            lr_warmup_samples=trainer.get("lr_warmup_samples", 0),
-            temperature=trainer.get("temperature", 1.0),
-            noise_scale_every=trainer.get("noise_scale_every", 0),
+            **{name: trainer[name] for name in optional if name in trainer},
         )
 
 
-def device_of(config: Mapping[str, Any]) -> torch.device:
-    """``trainer.device``; where it is null or ``auto``, a CUDA device if there is one, else the CPU."""
-    asked = config["trainer"].get("device")
-    if asked in (None, "auto"):
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.device(asked)
+def check_sizes(batch_size: int, mini_batch_size: int, group_size: int) -> None:
+    """Raise ConfigError unless a batch is whole groups and whole mini-batches."""
+    if group_size < 2:
+        raise ConfigError(
+            "group_size", group_size, "leaves nothing to compare a rollout with; use at least 2"
+        )
+    if batch_size % group_size:
+        raise ConfigError("batch_size", batch_size, f"is not a multiple of group_size={group_size}")
+    if batch_size % mini_batch_size:
+        sizes = [size for size in range(group_size, batch_size + 1, group_size) if batch_size % size == 0]
+        fitting = ", ".join(map(str, sizes))
+        raise ConfigError(
+            "mini_batch_size",
+            mini_batch_size,
+            f"does not divide batch_size={batch_size}; use one of {fitting}",
+        )
 
 
-def model_for(settings: Mapping[str, Any], task: Task) -> Transformer:
-    """A freshly drawn model of the ``model`` entry ``settings`` for ``task``; ``model.seed`` decides the draw."""
-    width, heads = settings["width"], settings["heads"]
+def check(job: Mapping[str, Any]) -> None:
+    """Raise ConfigError for whatever of a job would fail as soon as it started."""
+    LearningSettings.from_job(job)
+    check_heads(job["model"]["width"], job["model"]["heads"])
+    held_out, prompts = job["task"].get("held_out"), job["evaluation"]["prompts"]
+    if held_out is not None:
+        check_prompts(prompts, held_out)
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Raise ConfigError unless every head gets the same whole width."""
     if width % heads:
         raise ConfigError("model.heads", heads, f"does not divide model.width={width}")
-    shape = ModelShape(
-        vocabulary=len(task.alphabet),
-        positions=task.prompts.shape[1] + task.completion_tokens,
-        layers=settings["layers"],
-        width=width,
-        heads=heads,
-    )
-    return Transformer(shape, embedding_std=settings["embedding_std"], seed=settings["seed"])
+
+
+def check_prompts(prompts: int, held_out: int) -> None:
+    """Raise ConfigError unless there are as many held-out prompts as an evaluation asks."""
+    if prompts > held_out:
+        raise ConfigError("evaluation.prompts", prompts, f"exceeds the task's {held_out} held-out prompts")

@@ -1,6 +1,6 @@
 """RL on a verifiable task: sample groups of completions, reward them, ascend the clipped objective.
 
-On-policy unless ``mini_batch_size`` is smaller than ``batch_size``. Departures from GRPO are listed in loss.py.
+On-policy unless ``mini_batch_size`` is smaller than ``batch_size``. loss.py lists the departures from GRPO.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from batchscout.errors import ConfigError
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.reporter import Reporter
 from batchscout.train.policy_gradient.advantage import advantages
 from batchscout.train.policy_gradient.checkpoint import load_checkpoint, save_checkpoint
 from batchscout.train.policy_gradient.evaluation import greedy_score
 from batchscout.train.policy_gradient.learner import Learner
+from batchscout.train.policy_gradient.model import model_for
 from batchscout.train.policy_gradient.sampling import Rollouts, Sampler
-from batchscout.train.policy_gradient.settings import LearningSettings, device_of, model_for
+from batchscout.train.policy_gradient.settings import LearningSettings, check_prompts
 from batchscout.train.policy_gradient.warm_start import WarmStart, load_start
 from batchscout.train.tasks import make_task
 
 log = logging.getLogger(__name__)
 
 WARMUP_SHARE = 0.05
-"""Share of the samples to target from which the lr's warm-up is worth a warning: it then decides the result."""
+"""Share of the samples to target from which a warm-up is worth a warning: it then decides the result."""
 
 
 def train(config: Mapping[str, Any], reporter: Reporter) -> None:
     """Train one job until the reporter says stop; see ``batchscout.train.trainer.Trainer``.
 
-    Raises   ConfigError for sizes that do not fit each other; TrainerError for a start model that is not the sweep's.
+    Raises   ConfigError for sizes that do not fit each other; TrainerError for another start model than the
+             sweep's.
     """
     torch.set_num_threads(config["trainer"].get("threads", 1))
     job = PolicyGradientJob(config)
@@ -58,12 +59,10 @@ class PolicyGradientJob:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.settings = LearningSettings.from_job(config)
-        self.device = device_of(config)
+        self.device = device_for(config["trainer"].get("device"))
         self.task = make_task(config["task"], device=str(self.device))
         self.evaluation_prompts: int = config["evaluation"]["prompts"]
-        if self.evaluation_prompts > len(self.task.held_out):
-            allowed = f"exceeds the task's {len(self.task.held_out)} held-out prompts"
-            raise ConfigError("evaluation.prompts", self.evaluation_prompts, allowed)
+        check_prompts(self.evaluation_prompts, len(self.task.held_out))
         self.model = model_for(config["model"], self.task)
         start = config.get("warm_start")
         if start:
@@ -143,6 +142,13 @@ class PolicyGradientJob:
         """Let queued kernels end, so that their time falls into the phase that queued them."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def device_for(asked: str | None) -> torch.device:
+    """The device named by ``trainer.device``; where it is null or auto, a CUDA device if there is one."""
+    if asked in (None, "auto"):
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(asked)
 
 
 def reward_metrics(rewards: Tensor, group_size: int) -> dict[str, float]:

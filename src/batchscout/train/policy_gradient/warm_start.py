@@ -1,10 +1,10 @@
 """The model that all jobs of a sweep start from.
 
-A model that never answers right earns no reward, so it is first trained on right answers until its greedy accuracy
-reaches ``model.start_score``. It stops by accuracy, not by steps: another start of equal accuracy still needs up to
-three times the samples, which is why a sweep has one. Build again what the package brings along with
+A model that never answers right earns no reward, so it is first trained on right answers until its greedy
+accuracy reaches ``model.start_score``. Another start of equal accuracy may need three times the samples,
+which is why a sweep has one. What the package brings along is built again by
 
-    python -m batchscout.train.policy_gradient.warm_start conf/task/addition.yaml conf/model/tiny.yaml DIRECTORY
+    python -m batchscout.train.policy_gradient.warm_start conf/task/addition.yaml conf/model/tiny.yaml DIR
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from batchscout.errors import TrainerError
 from batchscout.train.policy_gradient.evaluation import greedy_score
-from batchscout.train.policy_gradient.model import Transformer
+from batchscout.train.policy_gradient.model import Transformer, model_for
 from batchscout.train.policy_gradient.parameters import FlatParameters
 from batchscout.train.policy_gradient.sampling import completion_mask
-from batchscout.train.policy_gradient.settings import model_for
 from batchscout.train.tasks import Task, make_task
 
 COMMITTED = Path(__file__).parent / "warm_starts"
@@ -45,7 +44,7 @@ class WarmStart(NamedTuple):
 
 
 def warm_start(config: Mapping[str, Any], *, directory: Path | None = None) -> WarmStart:
-    """The start model of ``config``: the one in the package, the one in ``directory``, or a new one put there.
+    """The start model of ``config``: from the package, from ``directory``, or built and put there.
 
     config     its ``task`` and ``model`` entries decide; names of models do not
     directory  where starts are kept, by default in the user's cache
@@ -67,7 +66,8 @@ def warm_start(config: Mapping[str, Any], *, directory: Path | None = None) -> W
 def recipe_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """What the start depends on, as JSON would give it back."""
     model = {key: config["model"][key] for key in (*MODEL_KEYS, *START_KEYS)}
-    recipe: dict[str, Any] = json.loads(json.dumps({"task": dict(config["task"]), "model": model}))
+    task = {key: value for key, value in config["task"].items() if key != "score_range"}
+    recipe: dict[str, Any] = json.loads(json.dumps({"task": task, "model": model}))
     return recipe
 
 
@@ -94,7 +94,7 @@ def load_start(model: Transformer, start: WarmStart) -> None:
 
 
 def build(recipe: Mapping[str, Any], path: Path) -> WarmStart:
-    """Train a start by ``recipe`` and write it to ``path``, with a record of recipe, hash and accuracy beside it."""
+    """Train a start by ``recipe`` and write it to ``path``, a record of recipe and hash beside it."""
     task = make_task(recipe["task"])
     model = model_for(recipe["model"], task)
     steps, accuracy = imitate(model, task, recipe["model"])
@@ -113,7 +113,7 @@ def build(recipe: Mapping[str, Any], path: Path) -> WarmStart:
 
 
 def imitate(model: Transformer, task: Task, settings: Mapping[str, Any]) -> tuple[int, float]:
-    """Supervised steps until greedy accuracy on the held-out prompts reaches ``start_score``: (steps, accuracy)."""
+    """Supervised steps until the greedy accuracy reaches ``start_score``: (steps, accuracy)."""
     parameters = FlatParameters(model)
     optimizer = torch.optim.Adam([parameters.vector], lr=settings["start_lr"], betas=(0.9, 0.95), fused=True)
     generator = torch.Generator().manual_seed(settings["seed"])
@@ -134,11 +134,11 @@ def imitate(model: Transformer, task: Task, settings: Mapping[str, Any]) -> tupl
 
 
 def imitation_loss(model: Transformer, task: Task, prompts: Tensor) -> Tensor:
-    """Mean cross-entropy, over the tokens up to the end, of the right completions of the (n, P) ``prompts``."""
+    """Mean cross-entropy, over tokens up to the end, of the right answers to the (n, P) ``prompts``."""
     answers = task.answers(prompts)
     logits, _ = model(torch.cat([prompts, answers[:, :-1]], 1), last=task.completion_tokens)
     mask = completion_mask(answers, task.end)
-    losses = F.cross_entropy(logits.transpose(1, 2), answers, reduction="none")
+    losses = functional.cross_entropy(logits.transpose(1, 2), answers, reduction="none")
     return (losses * mask).sum() / mask.sum()
 
 

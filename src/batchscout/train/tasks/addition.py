@@ -11,7 +11,7 @@ PLUS, EQUALS, END = 10, 11, 12
 
 
 class Addition:
-    """All pairs of ``digits``-digit numbers whose sum has no further digit; the answer is right or worth nothing.
+    """All pairs of ``digits``-digit numbers whose sum has no more; an answer is right or worth nothing.
 
     digits      digits of each operand, 1 to 3
     held_out    prompts kept away from training

@@ -10,7 +10,7 @@ from torch import Tensor
 class Task(Protocol):
     """Prompts with verifiable completions, as token ids of a small alphabet.
 
-    All prompts have P tokens; a completion has at most A, the first ``end`` token closes it and fills the rest.
+    All prompts have P tokens; a completion has at most A, the first ``end`` closes it and fills the rest.
     """
 
     alphabet: str
