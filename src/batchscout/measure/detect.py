@@ -159,10 +159,10 @@ def _crossing(at: Array, fit: Array, target: Target, level: float | None) -> Cro
 
 
 def _right_censored(at: Array, score: Array, target: Target, level: float | None, ended: bool) -> Crossing:
-    """S exceeds the last evaluation that was not at the level; a lucky end of the curve proves nothing beyond
-    it."""
-    lower = next((a for a, s in zip(at[::-1], score[::-1], strict=True) if not target.is_at(s, level)),
-    None) return Crossing(None, lower, None, "right", confirmed=ended)
+    """S exceeds the last evaluation that was not at the level; a lucky end proves nothing beyond it."""
+    is_below = [not target.is_at(s, level) for s in score.tolist()]
+    lower = float(at[np.flatnonzero(is_below)[-1]]) if any(is_below) else None
+    return Crossing(None, lower, None, "right", confirmed=ended)
 
 
 def _weights(score_n: Any, count: int) -> Array:
