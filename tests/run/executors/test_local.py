@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_until_ended
 
 from batchscout.clock import RealClock
 from batchscout.config import HardwareConfig
@@ -19,8 +20,6 @@ from batchscout.run.classify import classify
 from batchscout.run.executor import SchedulerState, Submission
 from batchscout.run.executors.local import LocalExecutor
 from batchscout.run.log import newest_log
-
-from .conftest import JobMaker, events, outcome, wait_for, wait_until_ended
 
 
 @pytest.fixture
