@@ -1,0 +1,286 @@
+"""The score curve that all jobs of a sweep share, seen at ln(n / S): a generalised logistic.
+
+    p(u) = lo + (hi - lo) sigmoid(u / w + c)^nu,   u = ln n - ln S,   p(0) = target
+
+Scores are scaled so that 0 is about the untrained model and 1 the target. ``nu`` bends the left end (Gompertz-like
+above 1, Weibull-like below), so the family covers the usual saturating curves. The posterior over the five numbers
+(lo, ln gap, ln w, ln nu, ln noise; gap = hi - 1) is found by Gauss-Newton with each job's ln S as a nuisance, then
+sampled by adaptive importance sampling on the exact marginal likelihood, in which each job may be an outlier
+(`wandering`): no odd job may bend the common shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03)])
+PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6])
+STEP = 0.05  # of the ln S lattice
+OUTLIER = 0.05
+_NOISE_DOF = 4.0
+_FLOOR = 0.004  # sd that no noise goes below: scores are quantised
+
+
+@dataclass(frozen=True, eq=False)
+class CurveBlock:
+    """Scaled curves of J jobs, padded to b bins (count 0).
+
+    ln_n, y, count  (J, b);   ln_wandering  (J,) log marginal likelihood of each as an outlier
+    scale, start    raw score = start + scale * y; is_fraction: raw scores are shares in [0, 1], noise is binomial-like
+    """
+
+    ln_n: Array
+    y: Array
+    count: Array
+    ln_wandering: Array
+    ln_last: Array
+    scale: float
+    start: float
+    is_fraction: bool
+
+    def noise_factor(self, p: Array) -> Array:
+        """Relative variance of one evaluation at scaled score p: 4 q (1 - q) for a share q of solved prompts."""
+        if not self.is_fraction:
+            return np.ones_like(p)
+        q = self.start + self.scale * p
+        return np.clip(4 * q * (1 - q), 0.12, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeEnsemble:
+    """K equally likely shapes and, on the lattice ln S = z0 + STEP i, what each job says.
+
+    shapes    (K, 5);  ln_like (J, K, Z) ln likelihood of ln S (density of the curve)
+    ln_mass   (J, K) ln of its integral over the lattice; ln_outlier (J,) of the curve as an outlier
+    """
+
+    shapes: Array
+    z: Array
+    ln_like: Array
+    ln_mass: Array
+    ln_outlier: Array
+    effective: float
+
+
+def height(shapes: Array, u: Array) -> Array:
+    """Scaled score at u; shapes (..., 5) broadcast against u (...)."""
+    lo, hi, w, nu = shapes[..., 0], 1 + np.exp(shapes[..., 1]), np.exp(shapes[..., 2]), np.exp(shapes[..., 3])
+    share = ((1 - lo) / (hi - lo)) ** (1 / nu)
+    x = u / w + np.log(share / (1 - share))
+    # sigmoid(x)^nu without overflow
+    return np.asarray(lo + (hi - lo) * np.exp(-nu * np.logaddexp(0.0, -x)))
+
+
+def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
+    """(J, K, Z) ln likelihood of each job's ln S on the lattice z, under each shape.
+
+    The curve is tabulated once per shape on the lattice of u; a bin's position lies between two lattice points, with
+    the same fraction for every z, so each bin costs a few passes over (K, Z) and no exponentials.
+    """
+    jobs, bins = block.y.shape
+    size = len(z)
+    used = block.count > 0
+    low = np.floor((block.ln_n - z[0]) / STEP).astype(int)
+    u_min, u_max = int(low[used].min()) - size, int(low[used].max()) + 2
+    u = STEP * np.arange(u_min, u_max + 1)
+    p = height(shapes[:, None, :], u[None])
+    v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(p) + _FLOOR**2
+    inverse, ln_v = 1 / v, np.log(2 * np.pi * v)
+    out = np.zeros((jobs, len(shapes), size))
+    for j in range(jobs):
+        for b in range(bins):
+            c = block.count[j, b]
+            if c == 0:
+                continue
+            fr = (block.ln_n[j, b] - z[0]) / STEP - low[j, b]
+            # z[i] is seen at u index low - i: a reversed slice
+            stop = low[j, b] - u_min + 1
+            at, up = slice(stop - size, stop), slice(stop - size + 1, stop + 1)
+            q = (1 - fr) * p[:, at] + fr * p[:, up]
+            term = (block.y[j, b] - q) ** 2
+            term *= c * inverse[:, at]
+            term += ln_v[:, at] - np.log(c)
+            out[j] -= 0.5 * term[:, ::-1]
+    return out
+
+
+def lattice(block: CurveBlock) -> Array:
+    """ln S values from below the first evaluation of any job to far beyond the last."""
+    used = block.count > 0
+    low = np.floor((block.ln_n[used].min() - 0.5) / STEP)
+    high = np.ceil((block.ln_last.max() + 3.5) / STEP)
+    return STEP * np.arange(low, high + 1)
+
+
+def ln_mass(ln_like: Array) -> Array:
+    """ln of the integral over the lattice (last axis), flat in ln S over one unit-free range."""
+    peak = ln_like.max(-1)
+    return np.asarray(peak + np.log(np.exp(ln_like - peak[..., None]).sum(-1) * STEP / 8.0))
+
+
+def ln_evidence(block: CurveBlock, shapes: Array, mass: Array) -> Array:
+    """(K,) ln prior + ln marginal likelihood, each job either of the common shape or an outlier."""
+    prior = -0.5 * (((shapes - PRIOR_MEAN) / PRIOR_SD) ** 2).sum(-1)
+    each = np.logaddexp(np.log1p(-OUTLIER) + mass, np.log(OUTLIER) + block.ln_wandering[:, None])
+    return np.asarray(prior + each.sum(0))
+
+
+def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble:
+    """`size` equally weighted shapes from the posterior. normals: (N, 5) fixed standard normals, N >= 2 size."""
+    z = lattice(block)
+    centre, cov = _mode(block, z)
+    pool_shapes, pool_evidence, pool_ln_q = [], [], []
+    rounds, per_round = 3, len(normals) // 3
+    for r in range(rounds):
+        root = np.linalg.cholesky(cov + 1e-10 * np.eye(5))
+        e = normals[r * per_round : (r + 1) * per_round]
+        # a quarter of the draws twice as wide: the Gaussian's tails are not to be trusted
+        wide = np.where(np.arange(len(e)) % 4 == 0, 2.0, 1.0)[:, None]
+        shapes = centre + (wide * e) @ root.T
+        mass = ln_mass(ln_likelihood(block, shapes, z))
+        pool_shapes.append(shapes)
+        pool_evidence.append(ln_evidence(block, shapes, mass))
+        pool_ln_q.append((centre, root))
+        shapes_all, lp = np.concatenate(pool_shapes), np.concatenate(pool_evidence)
+        weight = lp - _ln_mixture(shapes_all, pool_ln_q)
+        w = np.exp(weight - weight.max())
+        w /= w.sum()
+        effective = float(1 / (w**2).sum())
+        if effective > 0.25 * per_round:
+            break
+        # tempered adaptation: weights flattened until a sixth of the draws counts
+        flat, power = w, 1.0
+        while 1 / (flat**2).sum() < per_round / 6 and power > 0.02:
+            power *= 0.7
+            flat = np.exp(power * (weight - weight.max()))
+            flat /= flat.sum()
+        centre = flat @ shapes_all
+        spread = shapes_all - centre
+        cov = (flat[:, None] * spread).T @ spread * 1.2 + np.diag((0.02 * PRIOR_SD) ** 2)
+    picked = np.searchsorted(np.cumsum(w), (np.arange(size) + 0.5) / size).clip(0, len(w) - 1)
+    shapes = shapes_all[picked]
+    like = ln_likelihood(block, shapes, z)
+    return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective)
+
+
+def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array]]) -> Array:
+    """ln density of the draws under the equal mixture of all proposals used so far (deterministic mixture weights)."""
+    parts = []
+    for centre, root in proposals:
+        x = np.linalg.solve(root, (shapes - centre).T)
+        square, ln_det = (x**2).sum(0), np.log(np.diag(root)).sum()
+        parts.append(
+            np.logaddexp(
+                np.log(0.75) - 0.5 * square, np.log(0.25) - 0.125 * square - 5 * np.log(2.0)
+            ) - ln_det
+        )  # fmt: skip
+    return np.asarray(np.logaddexp.reduce(parts, axis=0))
+
+
+_STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)])
+
+
+def _mode(block: CurveBlock, z: Array) -> tuple[Array, Array]:
+    """Mode of the posterior of the shape and its covariance (Gauss-Newton, several starts at once, odd jobs weighed down)."""
+    shapes = _STARTS.copy()
+    damping = np.full(len(shapes), 1e-2)
+    for _outer in range(3):
+        like = ln_likelihood(block, shapes, z)
+        mass = ln_mass(like)
+        normal = 1 / (1 + np.exp(np.clip(np.log(OUTLIER) + block.ln_wandering[:, None] - mass, -50, 50)))
+        position = z[like.argmax(-1)].T  # (starts, J)
+        shapes, position, damping = _gauss_newton(block, shapes, position, normal.T, damping)
+        shapes[:, 4] = _noise_mode(block, shapes, position, normal.T)
+    mass = ln_mass(ln_likelihood(block, shapes, z))
+    best = int(np.argmax(ln_evidence(block, shapes, mass)))
+    residual = _residuals(
+        block, shapes[best : best + 1], position[best : best + 1], normal.T[best : best + 1]
+    )
+    precision = _schur(*residual)[0][0] + np.diag(PRIOR_SD[:4] ** -2)
+    cov = np.zeros((5, 5))
+    cov[:4, :4] = np.linalg.inv(precision)
+    count = float((block.count > 0).sum())
+    cov[4, 4] = 1 / (2 * (_NOISE_DOF + 0.5 * count))
+    return shapes[best], cov
+
+
+def _residuals(
+    block: CurveBlock, shapes: Array, position: Array, normal: Array
+) -> tuple[Array, Array, Array]:
+    """Weighted residuals (s, J, b), derivatives by the four shape numbers (s, J, b, 4) and by ln S (s, J, b)."""
+    wide = shapes[:, None, None, :]
+    u = block.ln_n[None] - position[:, :, None]
+    p = height(wide, u)
+    weight = np.sqrt(
+        block.count * normal[:, :, None] / (np.exp(2 * wide[..., 4]) * block.noise_factor(p) + _FLOOR**2)
+    )
+    by_shape = np.empty((*p.shape, 4))
+    for i in range(4):
+        moved = shapes.copy()
+        moved[:, i] += 1e-4
+        by_shape[..., i] = (height(moved[:, None, None, :], u) - p) / 1e-4
+    by_position = -(height(wide, u + 1e-4) - p) / 1e-4
+    return weight * (block.y - p), weight[..., None] * by_shape, weight * by_position
+
+
+def _schur(residual: Array, by_shape: Array, by_position: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """Normal equations with the positions eliminated."""
+    A = np.einsum("sjbk,sjbl->skl", by_shape, by_shape)
+    B = np.einsum("sjbk,sjb->sjk", by_shape, by_position)
+    D = (by_position**2).sum(-1) + 0.16
+    g = np.einsum("sjbk,sjb->sk", by_shape, residual)
+    h = (by_position * residual).sum(-1)
+    reduced = A - np.einsum("sjk,sjl->skl", B / D[..., None], B)
+    right = g - np.einsum("sjk,sj->sk", B, h / D)
+    return reduced, right, B, D, h
+
+
+def _gauss_newton(
+    block: CurveBlock, shapes: Array, position: Array, normal: Array, damping: Array
+) -> tuple[Array, Array, Array]:
+    prior_precision = PRIOR_SD[:4] ** -2
+
+    def objective(s: Array, x: Array) -> Array:
+        r, _, _ = _residuals(block, s, x, normal)
+        away = (((s[:, :4] - PRIOR_MEAN[:4]) ** 2) * prior_precision).sum(-1)
+        return np.asarray((r**2).sum((1, 2)) + away)
+
+    current = objective(shapes, position)
+    for _ in range(6):
+        parts = _residuals(block, shapes, position, normal)
+        reduced, right, B, D, h = _schur(*parts)
+        right = right - prior_precision * (shapes[:, :4] - PRIOR_MEAN[:4])
+        system = reduced + (prior_precision * (1 + damping[:, None]))[:, :, None] * np.eye(4)
+        system = system + damping[:, None, None] * np.einsum("skk->sk", reduced)[:, :, None] * np.eye(4)
+        step = np.linalg.solve(system, right[..., None])[..., 0]
+        step = np.clip(step, -0.5, 0.5)
+        move = np.clip((h - np.einsum("sjk,sk->sj", B, step)) / D, -0.7, 0.7)
+        tried = shapes.copy()
+        tried[:, :4] += step
+        tried[:, 0] = np.minimum(tried[:, 0], 0.5)
+        value = objective(tried, position + move)
+        better = value < current
+        shapes, position = (
+            np.where(better[:, None], tried, shapes),
+            np.where(better[:, None], position + move, position),
+        )
+        current = np.where(better, value, current)
+        damping = np.where(better, damping / 4, np.minimum(damping * 6, 1e3))
+    return shapes, position, damping
+
+
+def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array) -> Array:
+    """ln of the noise that the residuals show, shrunk to the prior's by a few pseudo-observations."""
+    u = block.ln_n[None] - position[:, :, None]
+    p = height(shapes[:, None, None, :], u)
+    weight = normal[:, :, None] * (block.count > 0)
+    squares = (weight * block.count * (block.y - p) ** 2 / block.noise_factor(p)).sum((1, 2))
+    jobs = normal.sum(1)
+    free = np.maximum(weight.sum((1, 2)) - jobs - np.minimum(3, jobs * 2), 0.3 * weight.sum((1, 2)))
+    prior = np.exp(2 * PRIOR_MEAN[4])
+    return np.asarray(0.5 * np.log((_NOISE_DOF * prior + squares) / (_NOISE_DOF + free)))

@@ -1,0 +1,271 @@
+"""What is believed after the jobs seen so far: draws of the law, the curve shape and the update time, jointly.
+
+A pure function of (space, target, seed, jobs): equal jobs give an equal posterior, whichever way they came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from batchscout.search.belief import law
+from batchscout.search.belief.curve_shape import (
+    STEP,
+    CurveBlock,
+    ShapeEnsemble,
+    fit_shapes,
+)
+from batchscout.search.belief.law import LawPrior
+from batchscout.search.belief.particles import Cloud, temper
+from batchscout.search.belief.records import JobRecord, start_score
+from batchscout.search.belief.wandering import has_fallen, ln_wandering
+
+Array = NDArray[np.float64]
+
+DRAWS, SHAPES, BANK = 320, 48, 8192
+NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32])
+ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence
+UNFALLEN_PRICE, CONFIRMED_PRICE = 2.0, 8.0  # nats against calling a job diverged before it has fallen
+CROSSING_SD = 0.08
+FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the curves say: block of scaled curves, shapes, and per noise level and job ln p(curve | ln S) tables.
+
+    table   (L, J, K, Z) ln density relative to the job's own evidence; ln_diverged (J, K) the same if it diverges
+    ln_odd  (J, K) if it is odd
+    fallen  (J,) whether each is measurably below its own maximum
+    """
+
+    records: tuple[JobRecord, ...]
+    block: CurveBlock
+    shape: ShapeEnsemble
+    table: Array
+    ln_diverged: Array
+    ln_odd: Array
+    fallen: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """P equally likely draws x of the law (their last column is the shape's index), and the evidence they rest on."""
+
+    prior: LawPrior
+    x: Array
+    cloud: Cloud | None
+    evidence: Evidence | None
+
+    @property
+    def noise(self) -> Array:
+        """(P,) sd of ln S between seeds."""
+        return np.exp(self.x[:, law.NOISE])
+
+    def ln_samples(self, batch: Array, log2_lr: Array) -> tuple[Array, Array]:
+        """(P, n) ln S and the probability of diverging at each point."""
+        level, d = self.prior.ln_samples(self.x[:, : law.SIZE], batch, log2_lr)
+        return level, divergence(d, self.x[:, law.EDGE, None])
+
+
+def divergence(d: Array, edge: Array) -> Array:
+    """Probability that a job at d octaves above the best lr diverges."""
+    return np.asarray(1 / (1 + np.exp(-np.clip((d - edge) / law.EDGE_WIDTH, -40, 40))))
+
+
+def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) -> CurveBlock:
+    """The curves on one scale: 0 the untrained model, 1 the target."""
+    start = start_score(records)
+    assert start is not None, "no curve"
+    # a start at or above the target leaves no rise to scale by: any positive unit will do
+    scale = target - start if target - start > 1e-6 else max(abs(target), 1.0) * 0.1
+    bins = max(len(r.score) for r in records)
+    shape = (len(records), bins)
+    ln_n, y, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for j, r in enumerate(records):
+        k = len(r.score)
+        ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count
+        ln_n[j, k:] = r.ln_samples[-1]
+    wandering = np.array([ln_wandering(r.ln_samples, (r.score - start) / scale, r.count) for r in records])
+    return CurveBlock(ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction)
+
+
+@lru_cache(maxsize=8)
+def _shape_normals(seed: int) -> Array:
+    u = qmc.Sobol(5, rng=np.random.default_rng([seed, 1])).random(256)
+    return np.asarray(ndtri(np.clip(u, 1e-4, 1 - 1e-4)))[:192]
+
+
+def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool, seed: int) -> Evidence:
+    """Evidence of all jobs that have a curve (at least one record with scores)."""
+    block = curve_block(records, target, is_fraction)
+    shape = fit_shapes(block, size=SHAPES, normals=_shape_normals(seed))
+    noise = float(np.median(np.exp(shape.shapes[:, 4]))) * block.scale
+    fallen = np.array([has_fallen(r, max(noise, 0.01 * block.scale)) for r in records])
+    like, mass, wandering = shape.ln_like, shape.ln_mass.copy(), block.ln_wandering
+    like = like.copy()
+    for j, r in enumerate(records):
+        if r.ln_crossing is not None:  # a curve of another shape still shows where it crossed
+            direct = _direct_crossing(shape.z, r.ln_crossing) + wandering[j]
+            like[j] = np.logaddexp(np.log(0.9) + like[j], np.log(0.1) + direct)
+            mass[j] = np.logaddexp(np.log(0.9) + mass[j], np.log(0.1) + wandering[j])
+    total = np.logaddexp(mass, np.log(0.05) + wandering[:, None])
+    relative = np.exp(np.clip(like - total[..., None], -700, 60)).astype(np.float32)
+    table = np.empty((len(NOISE_LEVELS), *relative.shape), np.float32)
+    for level, kernel in enumerate(_kernels(len(shape.z))):
+        table[level] = np.log(relative @ kernel + 1e-30)
+    price = np.array([
+        80.0 if r.is_reached else 0.0 if f or str(r.outcome) == "diverged" else
+        CONFIRMED_PRICE if _is_confirmed(r, block) else UNFALLEN_PRICE
+        for r, f in zip(records, fallen, strict=True)
+    ])  # fmt: skip
+    odd = wandering[:, None] - total
+    return Evidence(tuple(records), block, shape, table, odd - price[:, None], odd, fallen)
+
+
+def _is_confirmed(record: JobRecord, block: CurveBlock) -> bool:
+    """Most of the way up: a job that diverges would have turned."""
+    return record.evaluations >= 3 and (record.last - block.start) / block.scale > 0.65
+
+
+def _direct_crossing(z: Array, ln_crossing: float) -> Array:
+    """ln of a density of ln S on the lattice, whose flat mass is that of the lattice's own unit."""
+    e = -0.5 * ((z - ln_crossing) / CROSSING_SD) ** 2
+    return np.asarray(e - np.log(np.exp(e).sum() * STEP / 8.0))
+
+
+@lru_cache(maxsize=4)
+def _kernels(size: int) -> tuple[NDArray[np.float32], ...]:
+    """Gaussian kernels over the lattice, one a noise level; rows beyond the edge see its last value."""
+    i = np.arange(size)
+    out = []
+    for sd in NOISE_LEVELS:
+        k = np.exp(-0.5 * (STEP * (i[:, None] - i[None]) / sd) ** 2)
+        out.append((k / k.sum(0, keepdims=True)).astype(np.float32))
+    return tuple(out)
+
+
+class LawEngine:
+    """Draws the posterior of the law for one space. Keeps only what is fixed by (space, seed)."""
+
+    def __init__(self, prior: LawPrior, seed: int) -> None:
+        self.prior, self.seed = prior, seed
+        self._bank = prior.bank(BANK, seed)
+        self._bank_columns: dict[tuple[float, float], tuple[Array, Array]] = {}
+
+    def prior_draws(self) -> Array:
+        """Draws before any curve: every law of the prior, at one level of S."""
+        x = np.column_stack([self._bank[:DRAWS], np.full(DRAWS, 0.5)])
+        x[:, law.S_MIN] = np.log(2e4)
+        return x
+
+    def draw(self, evidence: Evidence) -> tuple[Array, Cloud]:
+        """(P, SIZE + 1) draws and how the sampling went."""
+        rng = np.random.default_rng([self.seed, 2])
+        density = _LawDensity(self.prior, evidence)
+        start, power = self._start(density, rng)
+        cloud = temper(start, power, density, rng, discrete=law.SIZE, discrete_size=SHAPES)
+        return cloud.x, cloud
+
+    def _start(self, density: _LawDensity, rng: np.random.Generator) -> tuple[Array, float]:
+        """Draws from prior × likelihood^power out of the bank, at the highest power that leaves enough of them.
+
+        Each law's level is drawn where the curves put it (exact importance weights): the one direction in which the
+        prior is hopelessly wide.
+        """
+        bank, evidence = self._bank, density.evidence
+        level = np.empty((len(bank), len(density.points)))
+        for i, point in enumerate(density.points):
+            if point not in self._bank_columns:
+                at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
+                self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
+            level[:, i] = self._bank_columns[point][0]
+        centre, sd = _levels(evidence)
+        job_level = level[:, density.point_of]
+        weight = 1 / (sd**2 + 0.15**2)
+        guess = ((centre - job_level) * weight).sum(1) / weight.sum()
+        # the weighted mean is dragged by jobs far from it: one reweighted step towards the median
+        away = centre - job_level - guess[:, None]
+        robust = weight / (1 + (away / 0.5) ** 2)
+        guess = guess + (away * robust).sum(1) / robust.sum(1)
+        spread = 0.25 + 1 / np.sqrt(weight.sum())
+        x = bank.copy()
+        noise = rng.standard_t(4, len(bank))
+        x[:, law.S_MIN] = np.clip(guess + spread * noise, *law.LN_S_MIN_RANGE)
+        x = np.column_stack([x, rng.integers(0, SHAPES, len(bank)) + 0.5])
+        _, like = density(x)
+        ln_q = -2.5 * np.log1p(noise**2 / 4)
+        target = len(bank) * 0.03
+        power = 1.0
+        for _ in range(40):
+            w = power * like - ln_q
+            w = np.exp(w - w.max())
+            if w.sum() ** 2 / (w**2).sum() > target:
+                break
+            power *= 0.75
+        w /= w.sum()
+        pick = np.searchsorted(np.cumsum(w), (np.arange(DRAWS) + 0.5) / DRAWS).clip(0, len(w) - 1)
+        return x[rng.permutation(pick)], power
+
+
+def _levels(evidence: Evidence) -> tuple[Array, Array]:
+    """Rough mean and sd of each job's ln S over lattice and shapes."""
+    shape = evidence.shape
+    like = shape.ln_like - shape.ln_like.max((1, 2), keepdims=True)
+    w = np.exp(like).sum(1)
+    w /= w.sum(1, keepdims=True)
+    mean = w @ shape.z
+    sd = np.sqrt(np.maximum(w @ shape.z**2 - mean**2, 1e-4))
+    return mean, sd
+
+
+class _LawDensity:
+    """(ln prior, ln likelihood) of laws with a shape index, by looking up the tables."""
+
+    def __init__(self, prior: LawPrior, evidence: Evidence) -> None:
+        self.prior, self.evidence = prior, evidence
+        points = [(float(r.batch_size), float(np.log2(r.lr))) for r in evidence.records]
+        self.points = tuple(dict.fromkeys(points))
+        self.point_of = np.array([self.points.index(p) for p in points])
+        self.batch = np.array([p[0] for p in self.points])
+        self.log2_lr = np.array([p[1] for p in self.points])
+        self.z0, self.size = evidence.shape.z[0], len(evidence.shape.z)
+        self.jobs = np.arange(len(points))[None]
+        self.mid = 0.5 * (np.log(NOISE_LEVELS[1:]) + np.log(NOISE_LEVELS[:-1]))
+        self.flat = np.ascontiguousarray(evidence.table).reshape(-1)
+        self.strides = np.array([np.prod(evidence.table.shape[i + 1 :]) for i in range(3)], int)
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        k = x[:, law.SIZE].astype(int)
+        prior = self.prior.ln_density(x[:, : law.SIZE])
+        prior = np.where((x[:, law.SIZE] >= 0) & (k < SHAPES), prior, -np.inf)
+        like = np.full(len(x), -1e6)
+        ok = np.isfinite(prior)
+        if ok.any():
+            like[ok] = self._ln_likelihood(x[ok], k[ok])
+        return prior, like
+
+    def _ln_likelihood(self, x: Array, k: NDArray[np.int64]) -> Array:
+        level, d = self.prior.ln_samples(x[:, : law.SIZE], self.batch, self.log2_lr)
+        diverges = divergence(d, x[:, law.EDGE, None])[:, self.point_of]
+        where = np.clip((level[:, self.point_of] - self.z0) / STEP, 0, self.size - 1.001)
+        i = where.astype(int)
+        share = where - i
+        # a law is least exact far from the best lr
+        spread = 0.5 * np.log(
+            np.exp(2 * x[:, law.NOISE])[:, None] + (FAR_SD * np.abs(d[:, self.point_of])) ** 2
+        )
+        noise = np.searchsorted(self.mid, spread)
+        base = (noise * self.strides[0] + self.jobs * self.strides[1] + k[:, None] * self.strides[2]) + i
+        low = self.flat[base]
+        along = np.exp(low + share * (self.flat[base + 1] - low))
+        odd = np.exp(np.clip(self.evidence.ln_odd, -60, 60))[self.jobs, k[:, None]]
+        lost = np.exp(np.clip(self.evidence.ln_diverged, -60, 60))[self.jobs, k[:, None]]
+        each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
+        return np.asarray(np.log(each).sum(1))

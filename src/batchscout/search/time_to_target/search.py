@@ -1,0 +1,227 @@
+"""TimeToTargetSearch: propose, stop and recommend from the belief. A pure function of the jobs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+
+from batchscout.measure.outcome import Outcome
+from batchscout.search.belief import Belief, record_of
+from batchscout.search.protocol import (
+    Finished,
+    JobObservation,
+    Point,
+    Proposal,
+    Recommendation,
+    SearchContext,
+)
+from batchscout.search.time_to_target.choice import choose
+from batchscout.search.time_to_target.settings import Settings
+from batchscout.search.time_to_target.state import State, make_state
+from batchscout.search.time_to_target.watch import Outlook, look_at
+
+
+class TimeToTargetSearch:
+    """The search of DESIGN §7: laws, partial curves, regret removed per second."""
+
+    def __init__(self, context: SearchContext, settings: Settings | None = None) -> None:
+        self.context, self.settings = context, settings or Settings()
+        self.belief = Belief(context.space, context.target, context.seed)
+        self._states: OrderedDict[object, State] = OrderedDict()
+
+    # ── the protocol ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def propose(self, jobs: Sequence[JobObservation]) -> Proposal | Finished | None:
+        state = self._state(jobs)
+        probe = self._probe(state)
+        if probe is not None:
+            return probe
+        ended = self._end(state)
+        if ended is not None:
+            return ended
+        rng = np.random.default_rng([self.context.seed, len(jobs), sum(r.evaluations for r in state.records)])
+        choice = choose(state, self.settings, rng)
+        if choice is None:
+            return None if state.running else Finished("every allowed point has been tried")
+        point = state.points[choice.index]
+        return Proposal(
+            "run", point, state.seeds_left(point)[0],
+            f"expected to lower the regret by {choice.gain:.1%} for {choice.cost:.2f} best-times",
+        )  # fmt: skip
+
+    def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
+        if job.kind == "probe" or job.curve is None:
+            return None
+        s = self.settings
+        others = self._state([j for j in jobs if j.job_id != job.job_id])
+        record = record_of(job, self.context.target)
+        if record.evaluations < 2:
+            return None
+        outlook = self._outlook(record, others)
+        if outlook.is_fallen or outlook.lost > 0.97:
+            return (
+                "its score has fallen: it diverges"
+                if outlook.is_fallen
+                else "its curve is not that of a job that gets there"
+            )
+        view, i = others.prospects, others.points.index(job.point)
+        column = others.batch_sizes.index(job.point.batch_size)
+        ln_seconds = outlook.z + (np.log(record.seconds / record.updates)) - np.log(job.point.batch_size)
+        verifying = job.kind == "verify"
+        if others.posterior.evidence is not None:
+            bar = self._bar(others, job)
+            late = float(
+                outlook.weight[ln_seconds > bar + np.log(s.hopeless + (0.6 if verifying else 0))].sum()
+            )
+            if late > s.hopeless_sure:
+                return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
+        del column
+        if verifying:
+            return None
+        odd = (
+            view.diverges[:, i].mean() > s.odd or outlook.mean < outlook.expected - 1.5 * outlook.expected_sd
+        )
+        if odd and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
+            return None
+        if outlook.known_sd < s.known_sd:
+            return f"its samples-to-target is known to {outlook.known_sd:.1%}"
+        return None
+
+    def recommend(self, jobs: Sequence[JobObservation]) -> Recommendation | None:
+        state = self._state(jobs)
+        if not any(len(r.score) for r in state.records):
+            return None
+        view, best = state.prospects, state.best
+        point = state.points[best]
+        ln_t = view.ln_seconds[:, best]
+        low, middle, high = np.exp(np.quantile(ln_t, [0.05, 0.5, 0.95]))
+        samples = float(np.exp(np.median(view.ln_samples[:, best])))
+        winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
+        return Recommendation(
+            point, float(middle), (float(low), float(high)), samples, samples / float(middle),
+            near_ties=(point.batch_size,), probability_best=float((winner == point.batch_size).mean()),
+            expected_regret=float(view.mean_regret[best]),
+        )  # fmt: skip
+
+    # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _state(self, jobs: Sequence[JobObservation]) -> State:
+        key = tuple(
+            (j.job_id, str(j.outcome), j.reason, j.seconds, 0 if j.curve is None else len(j.curve.samples))
+            for j in jobs
+        )
+        if key not in self._states:
+            self._states[key] = make_state(self.context, self.belief, jobs)
+            if len(self._states) > 16:
+                self._states.popitem(last=False)
+        return self._states[key]
+
+    def _outlook(self, record: object, others: State) -> Outlook:
+        evidence = others.posterior.evidence
+        shapes = self.belief.prior_shapes() if evidence is None else evidence.shape.shapes
+        fraction = self.belief.is_share
+        return look_at(record, others.posterior, shapes, self.belief.target_score, fraction)  # type: ignore[arg-type]
+
+    def _bar(self, others: State, job: JobObservation) -> float:
+        """ln seconds of the best, as far as it can be relied on: only jobs seen most of the way up may set it."""
+        view = others.prospects
+        bar = float(np.quantile(view.ln_best, 0.85))
+        block = others.posterior.evidence.block  # type: ignore[union-attr]
+        seen = []
+        for r in others.records:
+            if len(r.score) and (
+                r.is_reached
+                or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.confirmed)
+            ):
+                seen.append(
+                    float(np.median(view.ln_seconds[:, others.points.index(Point(r.batch_size, r.lr))]))
+                )
+        return max(bar, min(seen) if seen else bar + 0.7)
+
+    def _probe(self, state: State) -> Proposal | None:
+        """The first few probes, from the middle outward; later ones where the choice hangs on the update time."""
+        sizes = [b for b in state.batch_sizes if b < state.memory_limit]
+        probes: dict[int, int] = {}
+        for j in state.jobs:
+            if j.kind == "probe":
+                probes[j.point.batch_size] = probes.get(j.point.batch_size, 0) + 1
+        if not sizes:
+            return None
+        middle = len(state.batch_sizes) // 2 - 1
+        for step in (0, -2, 2, -4):
+            i = middle + step
+            if 0 <= i < len(state.batch_sizes):
+                b = state.batch_sizes[i]
+                if (
+                    b in sizes
+                    and b not in probes
+                    and not any(j.point.batch_size == b and j.curve for j in state.jobs)
+                ):
+                    return self._probe_at(state, b, 2 if b <= 256 else 1)
+        if state.posterior.evidence is None:
+            return None
+        view = state.prospects
+        winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
+        sd = state.update_time.sd
+        worth = [
+            float((winner == b).mean() * sd[i]) if b in sizes else 0.0
+            for i, b in enumerate(state.batch_sizes)
+        ]
+        i = int(np.argmax(worth))
+        b = state.batch_sizes[i]
+        if (
+            worth[i] < 0.02
+            or probes.get(b, 0) >= 3
+            or any(j.kind == "probe" and not j.is_final for j in state.jobs)
+        ):
+            return None
+        samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
+        return self._probe_at(state, b, int(np.clip(self.settings.probe_share * samples / b, 1, 3)))
+
+    def _probe_at(self, state: State, batch_size: int, updates: int) -> Proposal | None:
+        lrs = [p.lr for p in state.points if p.batch_size == batch_size]
+        point = Point(batch_size, lrs[len(lrs) // 2])
+        seeds = [s for s in self.context.space.all_seeds() if self.context.space.has(point, s)]
+        if not seeds:
+            return None
+        return Proposal(
+            "probe", point, seeds[0], f"{updates} updates for the update time", updates_limit=updates
+        )
+
+    def _end(self, state: State) -> Proposal | Finished | None:
+        """Verification or the end, once the recommendation is settled."""
+        if state.posterior.evidence is None:
+            return None
+        view, best, s = state.prospects, state.best, self.settings
+        kept = view.diverges[:, best] < 0.5
+        if kept.mean() < 0.3:
+            kept = np.ones_like(kept)
+        regret = view.regret[kept, best]
+        bad = float((regret > 2 * self.context.tolerance).mean())
+        if bad > s.end_bad and regret.mean() > s.end_regret * self.context.tolerance:
+            return None
+        point = state.points[best]
+        here = state.at(point)
+        if any(r.is_reached for r in here):
+            return (
+                None
+                if state.running
+                else Finished(
+                    f"expected regret {regret.mean():.1%}, P(> {2 * self.context.tolerance:.0%}) {bad:.1%}"
+                )
+            )
+        going = [j for j in state.running if j.point == point and j.kind == "verify"]
+        if going:
+            return None
+        stopped = [r for r in here if r.outcome is Outcome.STOPPED]
+        if stopped:
+            job = max(stopped, key=lambda r: r.seconds)
+            return Proposal(
+                "verify", point, job.seed, "the recommendation, run to the target", resume=job.job_id
+            )
+        left = state.seeds_left(point)
+        if left:
+            return Proposal("verify", point, left[0], "the recommendation, run to the target")
+        return None

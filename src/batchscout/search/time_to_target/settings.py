@@ -1,0 +1,32 @@
+"""The search's own numbers, in one place. None was tuned to a particular task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """
+    known_sd        a job is stopped once its ln S is known this well, given the curve's shape
+    hopeless        a job is stopped when it takes this much longer than the best …
+    hopeless_sure   … with this probability
+    odd             a job whose point diverges with at least this probability is watched for longer
+    confirmed       how far up the rise such a job is watched
+    end_regret      the sweep ends when the expected regret, as a share of the tolerance, is below this …
+    end_bad         … or when the probability of losing more than twice the tolerance is
+    fantasies       imagined results per candidate
+    candidates      points compared for the next job
+    probe_share     of a job that a probe may cost
+    """
+
+    known_sd: float = 0.06
+    hopeless: float = 1.4
+    hopeless_sure: float = 0.93
+    odd: float = 0.10
+    confirmed: float = 0.65
+    end_regret: float = 0.2
+    end_bad: float = 0.05
+    fantasies: int = 16
+    candidates: int = 40
+    probe_share: float = 0.02

@@ -1,0 +1,113 @@
+"""Everything the search derives from the jobs before it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchscout.measure.outcome import Outcome
+from batchscout.search.belief import (
+    Belief,
+    JobRecord,
+    Posterior,
+    Prospects,
+    UpdateTime,
+    fit_update_time,
+    prospects,
+    record_of,
+)
+from batchscout.search.protocol import JobObservation, Point, SearchContext
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The jobs as of now and what is believed because of them; parts are computed when asked for.
+
+    points, batch, log2_lr  the n allowed settings
+    """
+
+    context: SearchContext
+    belief: Belief
+    jobs: tuple[JobObservation, ...]
+    points: tuple[Point, ...]
+
+    @cached_property
+    def records(self) -> tuple[JobRecord, ...]:
+        """Of all jobs that are neither probes nor failures."""
+        return tuple(
+            record_of(j, self.context.target)
+            for j in self.jobs
+            if j.kind != "probe" and j.outcome not in (Outcome.FAILED, Outcome.CANCELLED, Outcome.INFEASIBLE)
+        )
+
+    @cached_property
+    def batch(self) -> Array:
+        return np.array([p.batch_size for p in self.points], float)
+
+    @cached_property
+    def log2_lr(self) -> Array:
+        return np.log2([p.lr for p in self.points])
+
+    @cached_property
+    def batch_sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({p.batch_size for p in self.points}))
+
+    @cached_property
+    def memory_limit(self) -> float:
+        """The smallest batch size that did not fit; infinite where none was seen."""
+        too_big = [
+            j.point.batch_size for j in self.jobs if j.outcome is Outcome.INFEASIBLE and j.reason == "oom_gpu"
+        ]
+        return float(min(too_big, default=np.inf))
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """(n,) settings that can run: memory, and no other reason seen against the batch size."""
+        never = {j.point.batch_size for j in self.jobs if j.outcome is Outcome.INFEASIBLE}
+        return np.array([p.batch_size < self.memory_limit and p.batch_size not in never for p in self.points])
+
+    @cached_property
+    def update_time(self) -> UpdateTime:
+        seen = []
+        for j in self.jobs:
+            c = j.curve
+            if c is not None and c.total_updates and c.total_seconds > 0:
+                seen.append((j.point.batch_size, int(c.total_updates), float(c.total_seconds)))
+        return fit_update_time(seen, self.batch_sizes)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return self.belief.posterior(self.records)
+
+    @cached_property
+    def prospects(self) -> Prospects:
+        return prospects(self.posterior, self.update_time, self.batch, self.log2_lr, self.allowed)
+
+    @cached_property
+    def best(self) -> int:
+        """Index of the point with the least expected regret."""
+        return int(np.argmin(self.prospects.mean_regret))
+
+    def seeds_left(self, point: Point) -> list[int]:
+        """Seeds not yet used at a point and allowed there."""
+        used = {j.seed for j in self.jobs if j.point == point and j.kind != "probe"}
+        return [
+            s for s in self.context.space.all_seeds() if s not in used and self.context.space.has(point, s)
+        ]
+
+    def at(self, point: Point) -> list[JobRecord]:
+        return [r for r in self.records if r.batch_size == point.batch_size and r.lr == point.lr]
+
+    @property
+    def running(self) -> list[JobObservation]:
+        return [j for j in self.jobs if not j.is_final]
+
+
+def make_state(context: SearchContext, belief: Belief, jobs: Sequence[JobObservation]) -> State:
+    return State(context, belief, tuple(jobs), context.space.all_points())
