@@ -10,7 +10,9 @@ from batchscout.run.controller import Controller
 from batchscout.run.executor import Executor
 from batchscout.run.listener import Listener
 from batchscout.run.lock import SweepLock
+from batchscout.run.replay import ReplayExecutor
 from batchscout.run.settings import ExitCode, SweepSettings
+from batchscout.run.snapshot import take_snapshot
 from batchscout.run.sweep_directory import SweepDirectory
 from batchscout.search.protocol import Search
 
@@ -24,19 +26,35 @@ def run_sweep(
     listeners: Sequence[Listener] = (),
     clock: Clock | None = None,
     command: Sequence[str] = (),
+    source: Path | None = None,
 ) -> ExitCode:
     """Run, go on with, or extend the sweep in `directory` until it is complete, exhausted, failed or interrupted.
 
     directory  made where it does not exist; one that holds a sweep is resumed under the rules of DESIGN §2
     executor   where jobs run; a ReplayExecutor brings its own virtual clock and journals
     command    the words to type again, printed when interrupted
+    source     sweep.py's directory, whose code is copied for the jobs; None: they run the working tree
     Returns    the exit code; result.json holds the answer
-    Raises     SweepLocked if another controller works there, SweepError if the directory's sweep is a different one
+    Raises     SweepLocked if another controller works there, SweepError if its sweep is a different one
     """
-    clock = clock or getattr(executor, "clock", None) or RealClock()
+    if isinstance(executor, ReplayExecutor):
+        clock = executor.clock
+        has_clocked_budget = any(name != "jobs" for name in settings.budget.limits())
+        executor.wakes_on_evaluations = getattr(search, "watches_curves", True) or has_clocked_budget
+    clock = clock or RealClock()
     with SweepLock(directory):
         sweep = SweepDirectory.open_or_create(directory, settings, clock=clock, command=command)
-        controller = Controller(
-            settings, sweep, executor=executor, search=search, listeners=listeners, clock=clock
-        )
-        return controller.run()
+        snapshot = None
+        if source is not None and not settings.is_recorded:
+            taken = take_snapshot(sweep.path, source)
+            sweep.note_code(taken.commit, taken.is_dirty, f"snapshot/{taken.number}")
+            snapshot = taken.number
+        return Controller(
+            settings,
+            sweep,
+            executor=executor,
+            search=search,
+            clock=clock,
+            listeners=listeners,
+            snapshot=snapshot,
+        ).run()

@@ -131,6 +131,9 @@ class Recommendation:
 class Search(Protocol):
     """Decides what to run, what to stop and when to end.
 
+    A search whose jobs are all known beforehand may have `plan() -> Sequence[Proposal]`: they are written down before
+    the first is submitted. One that never looks at unfinished curves may set `watches_curves = False`.
+
     jobs is always the full list, in order of creation, unfinished ones included. All methods are pure in their
     arguments and the constructor's (space, target, seed, …): called twice, they answer the same.
     """

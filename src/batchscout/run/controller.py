@@ -1,0 +1,394 @@
+"""The loop that runs a sweep: look, stop, refill, write down; one free slot is refilled at once.
+
+It keeps nothing that is not also in the sweep's directory: killed at any instant and started again it re-attaches to
+what runs, imports what ended meanwhile, and submits nothing twice. The same code runs on the real clock and on the
+virtual one of a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from batchscout.clock import Clock
+from batchscout.measure.outcome import Outcome
+from batchscout.run import failures
+from batchscout.run.classify import Classification
+from batchscout.run.control import is_cancelled, request_stop
+from batchscout.run.executor import Executor
+from batchscout.run.journals import JournalFiles, JournalSource
+from batchscout.run.listener import Listener
+from batchscout.run.publish import Publisher
+from batchscout.run.settings import ExitCode, SweepSettings
+from batchscout.run.signals import raised_as_interrupts
+from batchscout.run.spending import spent
+from batchscout.run.submit import Submitter
+from batchscout.run.sweep_directory import SweepDirectory
+from batchscout.run.verdict import judge, larger_is_infeasible
+from batchscout.run.watch import News, Watch, Watched
+from batchscout.search.protocol import Finished, JobObservation, Proposal, Search
+
+BUDGET = "budget"
+
+
+class Controller:
+    """One run of one sweep. snapshot: number of the code that new jobs run, None without one."""
+
+    def __init__(
+        self,
+        settings: SweepSettings,
+        sweep: SweepDirectory,
+        *,
+        executor: Executor,
+        search: Search,
+        clock: Clock,
+        listeners: Sequence[Listener] = (),
+        snapshot: int | None = None,
+    ) -> None:
+        journals: JournalSource = getattr(executor, "journals", None) or JournalFiles()
+        self._settings, self._sweep, self._executor, self._clock = settings, sweep, executor, clock
+        self._search = search
+        self._watch = Watch(settings, executor, journals, clock)
+        self._watch.watches_curves = getattr(search, "watches_curves", True)
+        self._submitter = Submitter(settings, sweep, executor, clock, snapshot=snapshot)
+        self._publisher = Publisher(settings, sweep, search, listeners, clock)
+        self._jobs: list[Watched] = []
+        self._finished: Finished | None = None
+        self._is_exhausted = False
+        self._stopped_by_failures = False
+        self._may_ask = True  # something happened since the search last had nothing to propose
+        self._pause = settings.poll_seconds[0]
+
+    def run(self) -> ExitCode:
+        """Until the sweep is complete, exhausted, failed or interrupted. Jobs are never ended by an interrupt."""
+        with raised_as_interrupts():
+            try:
+                self._restore()
+                while self._step():
+                    self._wait()
+                return self._end()
+            except KeyboardInterrupt:
+                return self._interrupted()
+            finally:
+                self._publisher.close()
+                self._executor.close()
+
+    # Starting, or going on
+
+    def _restore(self) -> None:
+        """Rebuild everything from the directory, then write the plan down before anything is submitted."""
+        past = self._sweep.events.read()
+        for record in self._sweep.records():
+            watched = Watched(record, self._sweep.jobs_path / record.job.job_id)
+            self._watch.load(watched)
+            self._jobs.append(watched)
+        self._catch_up_clock()
+        self._publisher.begin(self._jobs)
+        self._reopen(was_stopped=_was_stopped_by_failures(past))
+        for watched in self._jobs:
+            if watched.record.is_submitted and watched.record.submissions[-1].handle is None:
+                self._note_failure(watched, self._submitter.reconcile(watched))
+        plan = getattr(self._search, "plan", None)
+        if plan is not None:
+            self._jobs += self._submitter.plan(plan(), self._jobs)
+        self._publisher.publish(self._jobs, is_change=True)
+
+    def _catch_up_clock(self) -> None:
+        """A replay that goes on does so from where its virtual clock stood."""
+        if self._settings.is_recorded:
+            last = [event["time"] for w in self._jobs if (event := w.view.last()) is not None]
+            self._clock.sleep(max(0.0, max(last, default=0.0) - self._clock.now()))
+
+    def _reopen(self, *, was_stopped: bool) -> None:
+        """Jobs that a policy or a smaller budget ended run (again) on resume."""
+        records = [w.record for w in self._jobs]
+        again = failures.to_run_again(records, was_stopped=was_stopped)
+        is_planned = hasattr(self._search, "plan")
+        if is_planned and self._over_budget() is None:
+            again += [r for r in records if r.outcome is Outcome.STOPPED and r.reason == BUDGET]
+        for record in again:
+            record.reopen()
+            self._sweep.save_job(record)
+            self._publisher.event("reopen", job=record.job.job_id, reason="resumed")
+
+    # One round
+
+    def _step(self) -> bool:
+        """False when there is nothing left to wait for."""
+        news = self._watch.look(self._jobs)
+        for watched in news.started:
+            self._publisher.event("start", job=watched.record.job.job_id)
+        for watched, ending in news.ended:
+            self._conclude(watched, ending)
+        if news.evaluated or news.ended:
+            self._may_ask = True
+            self._pause = self._settings.poll_seconds[0]
+        self._cancel_on_request()
+        self._stop_hopeless(news)
+        self._enforce_limits()
+        self._refill()
+        is_change = bool(news.evaluated or news.ended or news.started)
+        self._publisher.publish(self._jobs, is_change=is_change, is_end=bool(news.ended))
+        return self._submitter.is_busy or any(w.holds_slot or self._is_waiting(w) for w in self._jobs)
+
+    def _wait(self) -> None:
+        self._executor.wait(self._pause)
+        self._pause = min(self._settings.poll_seconds[1], 1.5 * self._pause)
+
+    def _is_waiting(self, watched: Watched) -> bool:
+        """Planned and still to be submitted."""
+        is_planned = not watched.record.is_final and not watched.record.is_submitted
+        return is_planned and not self._stopped_by_failures and self._has_budget_for(watched)
+
+    def _has_budget_for(self, watched: Watched | None) -> bool:
+        """None: for a new job. A job that was submitted before counts already."""
+        is_new = watched is None or not watched.record.submissions
+        return self._over_budget() is None and not (is_new and self._has_no_job_left())
+
+    def _conclude(self, watched: Watched, ending: Classification) -> None:
+        record, job_id = watched.record, watched.record.job.job_id
+        now = self._ended_at(watched)
+        verdict = judge(record, ending, max_requeues=self._settings.max_requeues)
+        if verdict.outcome is Outcome.STOPPED and is_cancelled(watched.directory):
+            record.finish(Outcome.CANCELLED, "user", "cancelled on request", now)
+        elif verdict.is_final:
+            record.finish(verdict.outcome, verdict.reason, verdict.message, now)
+        else:
+            record.update_current(ended=now, outcome=verdict.outcome.value, reason=verdict.reason)
+            record.micro_batch_size = verdict.micro_batch_size or record.micro_batch_size
+        self._sweep.save_job(record)
+        if not record.is_final:
+            self._publisher.event("retry", job=job_id, reason=verdict.reason, message=verdict.message)
+            return
+        watched.curve = watched.view.curve()
+        self._ended(watched)
+
+    def _ended(self, watched: Watched) -> None:
+        """A job became final: say so, and write down what is recommended now."""
+        self._publisher.end_of(watched, self._jobs)
+
+    def _ended_at(self, watched: Watched) -> float:
+        events = watched.events
+        return float(events[-1]["time"]) if events and events[-1]["event"] == "end" else self._clock.now()
+
+    def _note_failure(self, watched: Watched, reason: str | None) -> None:
+        if reason is not None:
+            self._ended(watched)
+
+    # Stopping
+
+    def _stop_hopeless(self, news: News) -> None:
+        """Ask the search about jobs with a new evaluation; when a job ended, about all that run."""
+        if not self._watch.watches_curves:
+            return
+        asked = self._jobs if news.ended else news.evaluated
+        observations: list[JobObservation] | None = None
+        for watched in asked:
+            if not watched.record.is_submitted or watched.record.stop is not None or watched.curve is None:
+                continue
+            observations = observations or self._observations()
+            reason = self._search.stop(watched.observation(), observations)
+            if reason is not None:
+                self._stop(watched, reason)
+
+    def _stop(self, watched: Watched, reason: str) -> None:
+        """Ask a job to end at its next update boundary; by force when it does not."""
+        watched.record.stop = reason
+        watched.stop_asked = self._clock.now()
+        self._sweep.save_job(watched.record)
+        request_stop(watched.directory, reason)
+        self._publisher.event("stop", job=watched.record.job.job_id, explanation=reason)
+        self._pause = self._settings.poll_seconds[0]
+
+    def _cancel_on_request(self) -> None:
+        for watched in self._jobs:
+            record = watched.record
+            if record.is_final or self._settings.is_recorded or not is_cancelled(watched.directory):
+                continue
+            if not record.is_submitted:
+                record.finish(Outcome.CANCELLED, "user", "cancelled before it ran", self._clock.now())
+                self._sweep.save_job(record)
+                self._ended(watched)
+            elif record.stop is None:
+                self._stop(watched, "cancelled")
+
+    def _enforce_limits(self) -> None:
+        self._cancel_disobedient()
+        limit = self._over_budget()
+        if limit is not None:
+            for watched in self._jobs:
+                if watched.record.is_submitted and watched.record.stop is None:
+                    self._exhaust(limit)
+                    self._stop(watched, BUDGET)
+        common = failures.common_failure(self._jobs, self._settings.max_failures)
+        if common is not None and not self._stopped_by_failures:
+            self._give_up(common)
+
+    def _exhaust(self, limit: str | None = None) -> None:
+        """A budget keeps something from being done."""
+        if not self._is_exhausted:
+            limit = limit or self._over_budget() or f"budget.jobs={self._settings.budget.jobs} is used up"
+            self._publisher.event("budget", explanation=limit)
+        self._is_exhausted = True
+
+    def _over_budget(self) -> str | None:
+        elapsed = self._publisher.elapsed_seconds
+        return spent(self._jobs, self._settings, elapsed).exceeded(self._settings.budget)
+
+    def _cancel_disobedient(self) -> None:
+        """A queued job cannot obey, and one that is stuck does not."""
+        for watched in self._jobs:
+            submission = watched.record.current and watched.record.current.submission(
+                watched.record.job.job_id
+            )
+            if watched.record.stop is None or submission is None:
+                continue
+            watched.stop_asked = watched.stop_asked or self._clock.now()
+            waited = self._clock.now() - watched.stop_asked
+            if not watched.events or waited >= self._settings.stop_grace_seconds:
+                self._executor.cancel(submission)
+
+    def _give_up(self, failure: str) -> None:
+        """max_failures: end what runs, and cancel what does not run yet, so that a resume can take it up."""
+        waiting = [w for w in self._jobs if not w.record.is_final]
+        if not waiting and self._has_nothing_to_propose():
+            return
+        self._stopped_by_failures = True
+        count = self._settings.max_failures
+        self._publisher.event(
+            "max_failures", explanation=f"the first {count} jobs all failed with: {failure}"
+        )
+        for watched in waiting:
+            submission = watched.record.current and watched.record.current.submission(
+                watched.record.job.job_id
+            )
+            if submission is not None:
+                self._executor.cancel(submission)
+            watched.record.finish(
+                Outcome.CANCELLED, failures.POLICY, f"max_failures={count}: {failure}", self._clock.now()
+            )
+            self._sweep.save_job(watched.record)
+
+    def _has_nothing_to_propose(self) -> bool:
+        return isinstance(self._search.propose(self._observations()), Finished)
+
+    # Refilling
+
+    def _refill(self) -> None:
+        """Fill every free slot: planned jobs first, then what the search proposes."""
+        for watched in self._jobs:
+            if watched.record.is_submitted and watched.record.submissions[-1].handle is None:
+                if not self._submitter.is_busy:
+                    self._note_failure(watched, self._submitter.reconcile(watched))
+        while self._has_free_slot() and not self._stopped_by_failures:
+            watched = self._next()
+            if watched is None:
+                return
+            if self._skip_if_too_large(watched):
+                continue
+            self._submit(watched)
+
+    def _has_free_slot(self) -> bool:
+        return sum(w.holds_slot for w in self._jobs) < self._executor.slots and not self._submitter.is_busy
+
+    def _has_no_job_left(self) -> bool:
+        return spent(self._jobs, self._settings, 0.0).has_no_job_left(self._settings.budget)
+
+    def _submit(self, watched: Watched) -> None:
+        job = watched.record.job
+        number = len(watched.record.submissions) + 1
+        self._publisher.event("submit", job=job.job_id, submission=number, explanation=job.explanation)
+        self._note_failure(watched, self._submitter.submit(watched))
+        self._may_ask = True
+        self._pause = self._settings.poll_seconds[0]
+
+    def _next(self) -> Watched | None:
+        """What to submit next, None for nothing now."""
+        waiting = [w for w in self._jobs if not w.record.is_final and not w.record.is_submitted]
+        if waiting:
+            found = min(waiting, key=lambda w: (not w.record.submissions, w.record.job.index))
+            if self._has_budget_for(found):
+                return found
+            self._exhaust()
+            return None
+        if not self._may_ask:
+            return None
+        answer = self._search.propose(self._observations())
+        if isinstance(answer, Proposal):
+            if self._over_budget() is None and (answer.resume is not None or not self._has_no_job_left()):
+                return self._accept(answer)
+            self._exhaust()
+            self._may_ask = False
+            return None
+        self._may_ask = False
+        if answer is None and not any(w.holds_slot for w in self._jobs):
+            answer = Finished("the search proposes nothing although nothing runs", complete=False)
+        self._finished = answer
+        return None
+
+    def _accept(self, proposal: Proposal) -> Watched | None:
+        """A new job, or a stopped one to be continued. One that exists already ends the search: it would ask for ever."""
+        if proposal.resume is not None:
+            found = next(w for w in self._jobs if w.record.job.job_id == proposal.resume)
+            found.record.reopen()
+            self._sweep.save_job(found.record)
+            self._publisher.event("continue", job=proposal.resume, explanation=proposal.explanation)
+            return found
+        planned = self._submitter.plan([proposal], self._jobs)
+        self._jobs += planned
+        if not planned:
+            self._may_ask = False
+            self._finished = Finished(
+                f"the search proposed {proposal.point} seed {proposal.seed} again", complete=False
+            )
+            return None
+        return planned[0]
+
+    def _skip_if_too_large(self, watched: Watched) -> bool:
+        """Larger than a batch size that is known not to fit: infeasible without running."""
+        known = [
+            w.record
+            for w in self._jobs
+            if larger_is_infeasible(w.record, oom_host_counts=self._settings.oom_host_skips_larger)
+        ]
+        smallest = min(known, key=lambda r: r.job.point, default=None)
+        record = watched.record
+        if smallest is None or record.job.point.batch_size < smallest.job.point.batch_size:
+            return False
+        message = f"skipped: known OOM at {smallest.job.point.batch_size}"
+        record.finish(Outcome.INFEASIBLE, smallest.reason, message, self._clock.now())
+        record.is_skipped = True
+        self._sweep.save_job(record)
+        self._publisher.event("skip", job=record.job.job_id, message=message)
+        self._may_ask = True
+        return True
+
+    def _observations(self) -> list[JobObservation]:
+        return [w.observation() for w in self._jobs]
+
+    # Ending
+
+    def _end(self) -> ExitCode:
+        run = [w.record for w in self._jobs if not w.record.is_skipped]
+        if self._stopped_by_failures:
+            status, code = "interrupted", ExitCode.FAILED
+        else:
+            status = "exhausted" if self._is_exhausted or not self._is_complete() else "complete"
+            all_failed = bool(run) and all(r.outcome is Outcome.FAILED for r in run)
+            code = ExitCode.FAILED if all_failed else ExitCode.OK
+        explanation = self._finished.explanation if self._finished is not None else ""
+        self._publisher.finish(self._jobs, status, code, explanation)
+        return code
+
+    def _is_complete(self) -> bool:
+        return self._finished is not None and self._finished.complete
+
+    def _interrupted(self) -> ExitCode:
+        running = sum(w.record.is_submitted for w in self._jobs)
+        self._publisher.interrupt(self._jobs, running)
+        return ExitCode.INTERRUPTED
+
+
+def _was_stopped_by_failures(events: Sequence[dict[str, object]]) -> bool:
+    """In the last session of this sweep."""
+    last = [e["event"] for e in events if e["event"] in ("begin", "max_failures")]
+    return bool(last) and last[-1] == "max_failures"

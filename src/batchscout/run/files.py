@@ -1,0 +1,64 @@
+"""Small files that other processes read while they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, content: Any, *, is_durable: bool = True) -> None:
+    """Replace `path` atomically: a reader sees the old text or the new one. Strict JSON (no NaN, no infinity).
+
+    is_durable  also survives a crash of the machine; costs a disk flush
+    """
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def read_json(path: Path) -> Any | None:
+    """The content, None where there is no such file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+class EventLog:
+    """events.jsonl: what the controller decided and why, one line each; only ever appended to."""
+
+    def __init__(self, path: Path, *, is_durable: bool = True) -> None:
+        self._path, self._is_durable = path, is_durable
+        self._repair()
+
+    def _repair(self) -> None:
+        """A line torn by a kill is ended, so that the next one stands alone."""
+        if self._path.is_file() and (text := self._path.read_bytes()) and not text.endswith(b"\n"):
+            with self._path.open("ab") as file:
+                file.write(b"\n")
+
+    def write(self, event: dict[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event, allow_nan=False, ensure_ascii=False) + "\n")
+            if self._is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def read(self) -> list[dict[str, Any]]:
+        """All whole lines."""
+        if not self._path.is_file():
+            return []
+        lines = []
+        for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue  # torn by a kill
+        return lines
