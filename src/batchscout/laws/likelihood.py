@@ -162,8 +162,8 @@ def _newton(rows: Observations, offsets: Array, location: Array | None, noise: f
         gain = np.where(ok, trial.value - state.value, 0.0)
         alpha = np.where(ok, alpha + step * da, alpha)
         h = np.where(ok, new_h, h)
-        state = _derivatives(rows, work, alpha, h)
-        if np.max(gain) < 1e-10:
+        state = trial if ok.all() else _derivatives(rows, work, alpha, h)
+        if np.max(gain) < 1e-9:
             break
     return Maximum(state.value, shift + centre + alpha / h, 1 / h, state.information)
 

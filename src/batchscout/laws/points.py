@@ -6,6 +6,7 @@ least median of S over seeds, misses infinite.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -219,9 +220,11 @@ def _coverage_warnings(rows: Sequence[PointRow], chosen: Mapping[int, Sequence[P
         and widest.upper > widest.lower * np.exp(COARSE_SPACING)
     ):
         out.append(spacing_warning(widest.batch_size, widest.lower, widest.upper))
-    repeats = [r.batch_size for i, r in enumerate(rows) if r in rows[:i]]
+    repeats = sorted({r.batch_size for r, count in Counter(rows).items() if count > 1})
     if repeats:
-        out.append(f"duplicated rows at batch size {_listed(sorted(set(repeats)))} count twice; remove them")
+        out.append(
+            f"duplicated rows at batch size {_listed(repeats)} count as often as they appear; remove them"
+        )
     return out
 
 
@@ -238,8 +241,8 @@ def samples_to_json(fit: SamplesFit) -> Json:
         "gamma": fit.gamma,
         "gamma_interval": _interval(fit.gamma_interval),
         "target": fit.target,
-        "noise": fit.noise,
-        "rms": fit.rms,
+        "noise": None if fit.law is None else fit.noise,
+        "rms": None if fit.law is None else fit.rms,
         "level": fit.level,
         "method": fit.method,
         "rows": fit.rows,

@@ -220,15 +220,19 @@ def _end(fall: Callable[[float], float], centre: float, limit: float, drop: floa
     not."""
     if centre == limit or fall(limit) < drop:
         return None
-    # A narrow interval in a wide range: walk out geometrically first, then solve.
-    inner, reach = centre, limit - centre
-    for k in range(40, -1, -1):
-        outer = centre + reach * 2.0 ** (-k / 2)
-        if fall(outer) >= drop:
-            return float(optimize.brentq(lambda x: fall(x) - drop, inner, outer, xtol=1e-7, rtol=1e-6)) \
-                if fall(inner) < drop else float(inner)  # fmt: skip
+    # The likelihood falls about quadratically: step to where it should have fallen far enough, then solve.
+    sign, reach = np.sign(limit - centre), abs(limit - centre)
+    inner, outer = 0.0, min(0.02, reach)
+    while (fallen := fall(centre + sign * outer)) < drop and outer < reach:
         inner = outer
-    return limit
+        outer = min(reach, outer * float(np.clip(1.2 * np.sqrt(drop / max(fallen, 1e-12)), 1.3, 8.0)))
+    while inner == 0.0 and fallen > 4 * drop and outer > 1e-9:
+        closer = fall(centre + sign * outer / 4)
+        inner, outer, fallen = (outer / 4, outer, 0.0) if closer < drop else (0.0, outer / 4, closer)
+    if fall(centre + sign * inner) >= drop:
+        return centre
+    solved = optimize.brentq(lambda x: fall(centre + sign * x) - drop, inner, outer, xtol=1e-6, rtol=1e-5)
+    return float(centre + sign * solved)
 
 
 def exponential(ends: tuple[float | None, float | None]) -> Interval:

@@ -168,12 +168,18 @@ def fit_samples(
         )
     found = _profile(rows, b, gamma=fixed, small_batch=small_batch, noise=noise, level=level)
     fit = _result(found, b, fixed, small_batch, level, target)
-    warnings += fit_warnings(rows, b, fit.s_min, fit.b_crit, fit.b_crit_interval)
+    warnings += fit_warnings(
+        rows, b, s_min=fit.s_min, b_crit=fit.b_crit, b_crit_interval=fit.b_crit_interval, noise=fit.noise
+    )
     if rows.all_exact and noise is None:
         warnings += richer_form_warnings(
-            len(rows), found, lambda g, s: _profile(rows, b, gamma=g, small_batch=s, noise=None, level=level),
-            free_gamma=fixed is None, small_batch=small_batch,
-        )  # fmt: skip
+            len(rows),
+            len(np.unique(b)),
+            found,
+            lambda g, s: _profile(rows, b, gamma=g, small_batch=s, noise=None, level=level),
+            free_gamma=fixed is None,
+            small_batch=small_batch,
+        )
     return _with_warnings(fit, tuple(warnings))
 
 
@@ -212,14 +218,16 @@ def _result(
         gamma or float(np.exp(log_gamma)), float(np.exp(log_small)) if small_batch else 0.0,
     )  # fmt: skip
     at_low, at_high = found.is_open[0]
+    b_crit_interval = exponential(found.of_shape(0, level))
+    s_low, s_high = exponential(found.of(lambda shapes: np.zeros(len(shapes)), level))
     residuals = found.rows.middle - found.best.location[0] - found.offsets(found.shape[None])[0]
     small_open = small_batch and found.is_open[-1][0]
     return SamplesFit(
         law=law,
         s_min=None if at_low else law.s_min,
-        s_min_interval=exponential(found.of(lambda shapes: np.zeros(len(shapes)), level)),
+        s_min_interval=(None if b_crit_interval[0] is None else s_low, s_high),
         b_crit=None if at_low or at_high else law.b_crit,
-        b_crit_interval=exponential(found.of_shape(0, level)),
+        b_crit_interval=b_crit_interval,
         gamma=law.gamma,
         gamma_interval=(gamma, gamma) if gamma else exponential(found.of_shape(1, level)),
         b_small=0.0 if small_open else law.b_small,

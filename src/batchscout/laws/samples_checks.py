@@ -10,6 +10,7 @@ from batchscout.laws.observations import Array, Interval, Observations
 from batchscout.laws.profile import Profile
 
 NARROW_RANGE = 4.0
+LARGE_NOISE = 0.4
 COARSE_SPACING = 0.2
 """Width (log) between the evaluations around the target beyond which the spacing is called too coarse."""
 _AT_EIGHT_TIMES = -float(np.log(0.7))
@@ -33,7 +34,13 @@ def extrapolation_warning(batch_size: float, scanned: tuple[float, float]) -> st
 
 
 def fit_warnings(
-    rows: Observations, b: Array, s_min: float | None, b_crit: float | None, b_crit_interval: Interval
+    rows: Observations,
+    b: Array,
+    *,
+    s_min: float | None,
+    b_crit: float | None,
+    b_crit_interval: Interval,
+    noise: float,
 ) -> list[str]:
     """Warnings in order of weight."""
     low, high = float(b.min()), float(b.max())
@@ -52,6 +59,11 @@ def fit_warnings(
             "B_crit; add smaller ones"
         )
     out += _where_b_crit_lies(low, high, b_crit, b_crit_interval)
+    if noise > LARGE_NOISE:
+        out.append(
+            f"the rows lie about the law by a factor of {np.exp(noise):.2g}: the samples law does not describe "
+            "them; compare the measured times instead"
+        )
     width = np.where(np.isfinite(rows.lower) & np.isfinite(rows.upper), rows.upper - rows.lower, 0.0)
     worst = int(np.argmax(width))
     if width[worst] > COARSE_SPACING:
@@ -81,6 +93,7 @@ def _where_b_crit_lies(low: float, high: float, b_crit: float | None, interval: 
 
 def richer_form_warnings(
     n: int,
+    batch_sizes: int,
     found: Profile,
     refit: Callable[[float | None, bool], Profile],
     *,
@@ -89,13 +102,14 @@ def richer_form_warnings(
 ) -> list[str]:
     """Names a richer form that the corrected Akaike criterion prefers by more than 2.
 
-    refit(gamma or None for free, small_batch) gives the richer profile.
+    n, batch_sizes  rows, and distinct batch sizes among them: repeats cannot tell forms apart
+    refit           (gamma or None for free, small_batch) → the richer profile
     """
     k = 2 + len(found.shape)
     mine = _akaike(float(found.best.log_likelihood[0]), k, n)
     out = []
     for is_free, small, name in ((True, small_batch, "γ"), (free_gamma, True, "B_small")):
-        if (is_free, small) == (free_gamma, small_batch) or n < k + 3:
+        if (is_free, small) == (free_gamma, small_batch) or batch_sizes < k + 2:
             continue
         richer = refit(None if is_free else 1.0, small)
         gain = mine - _akaike(float(richer.best.log_likelihood[0]), k + 1, n)

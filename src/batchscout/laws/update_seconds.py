@@ -86,6 +86,34 @@ class UpdateSecondsFit:
         return self.total.law.throughput(batch_size)
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateSecondsSummary:
+    """One job's updates. mean is after pauses were replaced; spread is the standard deviation over the
+    mean."""
+
+    mean: float
+    median: float
+    spread: float
+    pauses: int
+    updates: int
+
+
+def summarise_update_seconds(seconds: ArrayLike) -> UpdateSecondsSummary:
+    """Mean, median and spread of the (n,) seconds of updates that are not warm-up.
+
+    Pauses, beyond 10 times the median and 20 median absolute deviations where there are 20 updates or more,
+    are replaced by the median and counted; the long tail of generation stays, it is signal that depends on
+    the batch size.
+    """
+    values = positive("update_seconds", seconds)
+    median = float(np.median(values))
+    deviation = float(np.median(np.abs(values - median)))
+    is_pause = (values > 10 * median) & (values > median + 20 * deviation) & (len(values) >= 20)
+    kept = np.where(is_pause, median, values)
+    mean = float(kept.mean())
+    return UpdateSecondsSummary(mean, median, float(kept.std() / mean), int(is_pause.sum()), len(values))
+
+
 def fit_update_seconds(
     batch_size: ArrayLike,
     seconds: ArrayLike,
