@@ -48,7 +48,7 @@ def job_config(trainer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_maker(folder: Path) -> JobMaker:
-    """make("a", a=0.1) → folder/sweep/jobs/a with its job.json; further names are the trainer's parameters."""
+    """make("a", a=0.1) → folder/sweep/jobs/a with its job.json; other names are the trainer's keys."""
 
     def make(
         job_id: str = "a", *, sweep: str = "sweep", extra: Mapping[str, Any] | None = None, **trainer: Any

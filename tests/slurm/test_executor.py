@@ -78,7 +78,7 @@ def test_a_preempted_job_writes_a_checkpoint_is_requeued_and_goes_on(
     assert [a[-1]["outcome"] for a in attempts] == ["preempted", "reached"]
     assert attempts[1][0]["slurm_job_id"] == first.handle, "the same Slurm job"
     before = [e for e in attempts[0] if e["event"] == "checkpoint"][-1]
-    after = [e for e in attempts[1] if e["event"] == "update"][0]
+    after = next(e for e in attempts[1] if e["event"] == "update")
     assert after["updates"] == before["updates"] + 1, "no update is lost or made twice"
     assert "caught SIGUSR2" in newest_log(low)
 

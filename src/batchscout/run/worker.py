@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -184,10 +183,6 @@ def _open_reporter(directory: Path, job: Mapping[str, Any]) -> Reporter:
             **{key: config[key] for key in ("batch_size", "lr", "seed", "group_size")},
             "gpu": gpu_of_this_job() or config.get("gpu"),
             "gpus": config.get("gpus", 0),
-            "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
         },
         target=Target(**_only(Target, config["target"])),
         caps=_caps(job),

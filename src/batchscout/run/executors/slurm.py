@@ -109,10 +109,11 @@ class SlurmExecutor:
         rows = self.queue.by_name(job_name(name))
         if rows is None:
             raise SchedulerBusy(f"squeue does not answer, so whether {name} was submitted is not known yet")
-        live = [r for r in rows if r.is_live or r.state == "COMPLETING"]
-        if not live:
+        if not rows:
             return None
-        return Submission(name.rpartition("/")[2], live[-1].slurm_id, name, self._clock.now())
+        # names are unique to a submission, so one that has ended already is found too; of twins the live one
+        found = max(rows, key=lambda r: (r.is_live, r.slurm_id))
+        return Submission(name, found.slurm_id, name, self._clock.now())
 
     def poll(self, submissions: Sequence[Submission]) -> Mapping[str, Status] | None:
         if not self.queue.refresh():
