@@ -121,7 +121,7 @@ class SyntheticJob:
                 self.save(reporter)
             self.update(reporter)
             self.evaluate_if_due(reporter)
-        if reporter.preempted:
+        if reporter.due_for_checkpoint():
             self.save(reporter)
 
     def update(self, reporter: Reporter) -> None:

@@ -1,8 +1,8 @@
 """Batch arithmetic of trainers that count in their own units, in ours: everything in rollouts.
 
-verl counts batches in prompts and micro-batches in completions per GPU; TRL, since 0.15, counts completions per
-device and derives the batch. Both fail late, after the model is loaded, where the numbers do not divide; here
-they fail before a job is submitted, with the nearest numbers that do.
+verl counts batches in prompts and micro-batches in completions per GPU; TRL, since 0.15, counts completions
+per device and derives the batch. Both fail late, after the model is loaded, where the numbers do not
+divide; here they fail before a job is submitted, with the nearest numbers that do.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def trl_arithmetic(
             "per_device_train_batch_size",
             per_device_train_batch_size,
             f"× {gpus} GPUs × {passes} passes = {batch_size} completions, not a multiple of "
-            f"num_generations={num_generations}; nearest batches on {gpus} GPUs: {words(batches)} completions",
+            f"num_generations={num_generations}; nearest on {gpus} GPUs: {words(batches)} completions",
         )
     return BatchArithmetic(
         batch_size=batch_size,

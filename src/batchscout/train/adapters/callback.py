@@ -89,7 +89,6 @@ class LoopCallback:
             with self.reporter.evaluation() as evaluation:
                 evaluation.record(*self.evaluate())
         self.is_over = self.reporter.should_stop()
-        is_due = self.reporter.preempted if self.is_over else self.reporter.due_for_checkpoint()
-        if self.save is not None and is_due:
+        if self.save is not None and self.reporter.due_for_checkpoint():
             with self.reporter.checkpoint() as directory:
                 self.save(directory)

@@ -5,7 +5,6 @@ On-policy unless ``mini_batch_size`` is smaller than ``batch_size``. loss.py lis
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from batchscout.train.policy_gradient.settings import LearningSettings, check_pr
 from batchscout.train.policy_gradient.warm_start import WarmStart, load_start
 from batchscout.train.tasks import make_task
 
-log = logging.getLogger(__name__)
-
 WARMUP_SHARE = 0.05
 """Share of the samples to target from which a warm-up is worth a warning: it then decides the result."""
 
@@ -44,14 +41,16 @@ def train(config: Mapping[str, Any], reporter: Reporter) -> None:
         load_checkpoint(checkpoint, job.learner, job.generators)
         reporter.resume()
     job.run(reporter)
-    samples, warmup = reporter.samples, job.settings.lr_warmup_samples
-    message = ""
-    if reporter.stop_outcome[0] is Outcome.REACHED and warmup > WARMUP_SHARE * samples:
-        message = (
-            f"lr_warmup_samples={warmup} is {warmup / samples:.0%} of the samples that reached the target"
-        )
-        log.warning(message)
-    reporter.end(message=message)
+    warn_of_long_warmup(reporter, job.settings.lr_warmup_samples)
+    reporter.end()
+
+
+def warn_of_long_warmup(reporter: Reporter, warmup_samples: int) -> None:
+    """Say so if the target was reached so soon that the warm-up is a good part of the way."""
+    samples, stop = reporter.samples, reporter.stop_outcome
+    if stop and stop[0] is Outcome.REACHED and warmup_samples > WARMUP_SHARE * samples > 0:
+        share = f"{warmup_samples / samples:.0%} of the {samples} samples that reached the target"
+        reporter.warn(f"lr_warmup_samples={warmup_samples} is {share}; lower it below {WARMUP_SHARE:.0%}")
 
 
 class PolicyGradientJob:
@@ -88,7 +87,7 @@ class PolicyGradientJob:
                 self.save(reporter)
             self.update(reporter)
             self.evaluate_if_due(reporter)
-        if reporter.preempted:
+        if reporter.due_for_checkpoint():
             self.save(reporter)
 
     def save(self, reporter: Reporter) -> None:

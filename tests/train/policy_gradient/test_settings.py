@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from batchscout.errors import ConfigError
+from batchscout.train.policy_gradient.settings import check
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 60}, "batch_size=60 is not a multiple of group_size=8"),
+        (
+            {"batch_size": 128, "mini_batch_size": 48},
+            "mini_batch_size=48 does not divide batch_size=128; use one of 8, 16, 32, 64, 128",
+        ),
+        ({"group_size": 1}, "group_size=1 leaves nothing to compare a rollout with; use at least 2"),
+        ({"trainer": {"advantage": "gae"}}, "trainer.advantage=gae is unknown; use one of rloo, grpo"),
+        ({"model": {"width": 64, "heads": 5}}, "model.heads=5 does not divide model.width=64"),
+        (
+            {"evaluation": {"prompts": 513}},
+            "evaluation.prompts=513 exceeds the task's 512 held-out prompts",
+        ),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(
+    job: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    check(job)
+    with pytest.raises(ConfigError) as caught:
+        check({**job, **changes})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("module", ["policy_gradient.settings", "synthetic"])
+def test_what_must_be_fast_imports_no_torch(module: str) -> None:
+    code = f"import sys, batchscout.train.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
