@@ -237,7 +237,8 @@ def run_group(job_dirs: list[str], afters: list[int]) -> int:
             [sys.executable, "-P", "-u", "-m", "batchscout.run.worker", job_dir], env=environment
         )
         was_told_to_leave = _relay_signals(child)
-        status = status or child.wait()
+        code = child.wait()
+        status = status or code
         if was_told_to_leave():
             break  # the rest is still queued; the same allocation, requeued, goes on there
     return status
