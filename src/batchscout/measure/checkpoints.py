@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from batchscout.clock import Clock
 from batchscout.errors import JournalError
 
 CHECKPOINTS = "checkpoint"
@@ -49,36 +50,63 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def begin(job_dir: Path, attempt: int, updates: int) -> Path:
-    """A new empty directory to save into; leftovers of this attempt are removed."""
-    path = Path(job_dir) / CHECKPOINTS / f".{updates}-{attempt:03d}.tmp"
+class Checkpoints:
+    """The checkpoints that one attempt writes.
+
+    every_seconds  between two; None: only on demand
+    updates        of the newest on this attempt's trajectory, 0 before the first
+    """
+
+    def __init__(self, job_dir: Path, attempt: int, *, every_seconds: float | None, clock: Clock) -> None:
+        self._directory, self._attempt = Path(job_dir) / CHECKPOINTS, attempt
+        self._every, self._clock = every_seconds, clock
+        self._lineage: list[str] = []  # names on this attempt's trajectory, oldest first
+        self._written = clock.perf()
+        self.updates = 0
+
+    def adopt(self, updates: int) -> None:
+        """The attempt goes on from the checkpoint of this update; what lies beyond is no longer its own."""
+        names = [path.name for path in published(self._directory.parent)]
+        self._lineage = [name for name in names if int(name) <= updates]
+        self.updates, self._written = updates, self._clock.perf()
+
+    def is_due(self) -> bool:
+        """``every_seconds`` have passed since the last one."""
+        return self._every is not None and self._clock.perf() - self._written >= self._every
+
+    def begin(self, updates: int) -> Path:
+        """A new empty directory to save into; a leftover of the same name is removed."""
+        path = self._directory / f".{updates}-{self._attempt:03d}.tmp"
+        discard(path)
+        path.mkdir(parents=True)
+        return path
+
+    def publish(self, saved: Path, state: Mapping[str, Any], updates: int) -> Path:
+        """Make it visible under its number of updates, all of it on the disk before; keep the newest two."""
+        content = json.dumps({"v": 1, "attempt": self._attempt, **state}, allow_nan=False)
+        (saved / STATE).write_text(content, encoding="utf-8")
+        for path in saved.rglob("*"):
+            _flush(path)
+        _flush(saved)
+        final = self._directory / str(updates)
+        if final.exists():  # written before at this update; a directory cannot be renamed onto it
+            obsolete = self._directory / f".{updates}-obsolete.tmp"
+            discard(obsolete)
+            final.rename(obsolete)
+            discard(obsolete)
+        saved.rename(final)
+        _flush(self._directory)
+        self._lineage = [*(name for name in self._lineage if name != final.name), final.name][-KEPT:]
+        for path in published(self._directory.parent):
+            if path.name not in self._lineage:
+                discard(path)
+        self.updates, self._written = updates, self._clock.perf()
+        return final
+
+
+def discard(path: Path) -> None:
+    """Remove a directory, or what can be removed of it."""
     shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
-
-
-def publish(saved: Path, state: Mapping[str, Any], updates: int) -> Path:
-    """Make it visible under its number of updates, with everything in it on the disk before."""
-    (saved / STATE).write_text(json.dumps(state, allow_nan=False), encoding="utf-8")
-    for path in saved.rglob("*"):
-        _flush(path)
-    _flush(saved)
-    final = saved.parent / str(updates)
-    if final.exists():  # of an earlier attempt, which a restart from an older state made obsolete
-        obsolete = saved.parent / f".{updates}-obsolete.tmp"
-        shutil.rmtree(obsolete, ignore_errors=True)
-        final.rename(obsolete)
-        shutil.rmtree(obsolete, ignore_errors=True)
-    saved.rename(final)
-    _flush(saved.parent)
-    return final
-
-
-def prune(job_dir: Path, kept: set[str]) -> None:
-    """Remove all published checkpoints but these (by name)."""
-    for path in published(job_dir):
-        if path.name not in kept:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:

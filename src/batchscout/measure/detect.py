@@ -1,8 +1,8 @@
 """When a curve reaches its target: the patience rule, isotonic regression and the crossing of its fit.
 
 Two questions are kept apart. *Has it?* is answered on raw scores: ``patience`` evaluations in a row at or
-beyond the level; a single lucky one is not enough. *Where?* is answered on the isotonic fit of everything up
-to that answer, whose bias hardly depends on how noisy an evaluation is. docs/measure.md, equations 1–3.
+beyond the level; a single lucky one is not enough. *Where?* is answered on the isotonic fit of all
+evaluations, whose bias hardly depends on how noisy each one is. docs/measure.md, equations 1–3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Crossing:
     upper      samples of the next evaluation; None where there is none
     censored   None: interval (lower, upper]; "left": reached at the first evaluation after the start,
                estimate is then the upper bound; "right": not reached
-    confirmed  no later evaluation can change it: patience was satisfied, or the job has ended
+    confirmed  reached or not can no longer change: patience was satisfied, or the job has ended
     """
 
     estimate: float | None
@@ -93,8 +93,7 @@ def reached_index(
     """
     scores = np.asarray(score, dtype=float)
     wanted = target.score if level is None else level
-    with np.errstate(invalid="ignore"):
-        is_at = target.sign * scores >= target.sign * wanted - ROUNDING * abs(wanted)
+    is_at = target.sign * scores >= target.sign * wanted - ROUNDING * abs(wanted)
     if samples is not None and len(scores) and is_at[0] and np.asarray(samples)[0] == 0:
         return 0
     patience = target.patience
@@ -123,8 +122,8 @@ def first_passage(
     level    another score than the target's
     score_n  (n,) questions behind each score, the fit's weights; equal where any is unknown
     ended    no further evaluation will come
-    Returns  Crossing. Evaluations after the one that completes the row are not looked at, so that a level
-             gives what a job with that target would have found.
+    Returns  Crossing, from the fit of all evaluations; only from those until the patience rule was satisfied
+             where the later ones pull the whole fit below the level
     Raises   CurveError if lengths differ or samples do not increase.
     Source   docs/measure.md, equations 1–3.
     """
@@ -138,24 +137,38 @@ def first_passage(
         return _right_censored(at, scores, target, level, ended)
     if at[reached] == 0:
         return Crossing(None, None, 0.0, "left", confirmed=True)
-    used = np.flatnonzero(np.isfinite(scores[: reached + 1]))
-    weights = _weights(score_n, at.size)[used]
-    return _crossing(at[used], target.sign * isotonic(target.sign * scores[used], weights), target, level)
+    known = np.flatnonzero(np.isfinite(scores))
+    weights = _weights(score_n, at.size)
+    until_reached = known[known <= reached]
+    crossing = _crossing(at[known], scores[known], weights[known], target, level) or _crossing(
+        # It collapsed after it had reached the target: what came then says nothing about when it did.
+        at[until_reached],
+        scores[until_reached],
+        weights[until_reached],
+        target,
+        level,
+    )
+    assert crossing is not None  # the evaluations that satisfied the rule end their own fit at the level
+    return crossing
 
 
-def _crossing(at: Array, fit: Array, target: Target, level: float | None) -> Crossing:
-    wanted = target.score if level is None else level
+def _crossing(
+    at: Array, score: Array, weights: Array, target: Target, level: float | None
+) -> Crossing | None:
+    """Of the isotonic fit; None where the whole fit lies below the level."""
+    wanted = target.sign * (target.score if level is None else level)
+    fit = isotonic(target.sign * score, weights)
     # Twice the tolerance: the mean of scores that all count as at the level must count too.
-    below = np.flatnonzero(target.sign * fit < target.sign * wanted - 2 * ROUNDING * abs(wanted))
-    if not below.size:
+    below = int(np.searchsorted(fit, wanted - 2 * ROUNDING * abs(wanted), side="left"))
+    if below == len(fit):
+        return None
+    if below == 0:
         return Crossing(float(at[0]), None, float(at[0]), "left", confirmed=True)
-    last = int(below[-1])
-    lower, upper = float(at[last]), float(at[last + 1])
+    lower, upper = float(at[below - 1]), float(at[below])
     if lower == 0:
         return Crossing(upper, lower, upper, "left", confirmed=True)
-    share = (wanted - fit[last]) / (fit[last + 1] - fit[last])
-    estimate = lower + float(min(1.0, max(0.0, share))) * (upper - lower)
-    return Crossing(estimate, lower, upper, None, confirmed=True)
+    share = (wanted - fit[below - 1]) / (fit[below] - fit[below - 1])
+    return Crossing(lower + min(1.0, float(share)) * (upper - lower), lower, upper, None, confirmed=True)
 
 
 def _right_censored(at: Array, score: Array, target: Target, level: float | None, ended: bool) -> Crossing:

@@ -26,26 +26,18 @@ An update lasts from the end of the one before (the first of an attempt: from it
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from batchscout.clock import Clock
 from batchscout.errors import TrainerError
-from batchscout.measure import checkpoints, stopping
-from batchscout.measure.attempt import (
-    JOURNAL,
-    attempt_dir,
-    attempt_number,
-    attempt_paths,
-    claim_attempt,
-    newest_attempt,
-)
+from batchscout.measure import stopping
+from batchscout.measure.attempt import JOURNAL, attempt_number, attempt_paths, claim_attempt
+from batchscout.measure.checkpoints import Checkpoints, discard, newest, read_state
 from batchscout.measure.counters import Counters
-from batchscout.measure.curve import Curve
 from batchscout.measure.journal import JournalWriter, read_journal
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.stopping import Evaluated, Stop
@@ -84,14 +76,13 @@ class Reporter:
     ) -> None:
         self.attempt_dir, self.job_dir, self.clock = attempt, attempt.parent.parent, clock
         self.target, self.caps, self.grid = target, caps, evaluation
-        self._checkpoint_every, self._collapse_evaluations = checkpoint_every_seconds, collapse_evaluations
+        self._collapse_evaluations = collapse_evaluations
         self._counters = Counters()
         self._watch = Stopwatch(clock)
         self._evaluations: list[Evaluated] = []
-        self._lineage: list[str] = []  # checkpoints that this trajectory went through
-        self._checkpoint_updates = 0
-        self._checkpoint_perf = clock.perf()
-        self._resumed_from: Path | None = None
+        self._checkpoints = Checkpoints(
+            self.job_dir, attempt_number(attempt), every_seconds=checkpoint_every_seconds, clock=clock
+        )
         self._stop: Stop | None = None
         self._is_preemption_requested = False
         self._ended: Outcome | None = None
@@ -133,8 +124,6 @@ class Reporter:
         reporter._start(identity, startup_seconds, before)
         return reporter
 
-    # ---- counters ------------------------------------------------------------------------------------------
-
     @property
     def samples(self) -> int:
         """Rollouts trained on so far."""
@@ -159,31 +148,21 @@ class Reporter:
         """The phase that is running, or that an exception came from."""
         return self._watch.phase
 
-    # ---- phases and updates --------------------------------------------------------------------------------
-
-    @contextmanager
-    def sampling(self) -> Iterator[None]:
+    def sampling(self) -> AbstractContextManager[None]:
         """Generating rollouts."""
-        with self._phase("sampling"):
-            yield
+        return self._phase("sampling")
 
-    @contextmanager
-    def reward(self) -> Iterator[None]:
+    def reward(self) -> AbstractContextManager[None]:
         """Scoring them."""
-        with self._phase("reward"):
-            yield
+        return self._phase("reward")
 
-    @contextmanager
-    def learning(self) -> Iterator[None]:
+    def learning(self) -> AbstractContextManager[None]:
         """Optimizer steps."""
-        with self._phase("learning"):
-            yield
+        return self._phase("learning")
 
-    @contextmanager
-    def sync(self) -> Iterator[None]:
+    def sync(self) -> AbstractContextManager[None]:
         """Bringing the weights to the sampler."""
-        with self._phase("sync"):
-            yield
+        return self._phase("sync")
 
     def end_update(
         self,
@@ -211,8 +190,6 @@ class Reporter:
             "update", **keys, warmup=self._is_first_update, metrics=dict(metrics or {}), **self._startup()
         )
         self._is_first_update = False
-
-    # ---- evaluation ----------------------------------------------------------------------------------------
 
     def due_for_evaluation(self) -> bool:
         """At 0 samples, at each point of the grid, and where a cap ends the job."""
@@ -243,8 +220,6 @@ class Reporter:
             **self._startup(),
         )
 
-    # ---- stopping ------------------------------------------------------------------------------------------
-
     def should_stop(self) -> bool:
         """To be asked between updates. Once true it stays so, and ``stop_outcome`` says why."""
         if self._stop is None:
@@ -252,9 +227,11 @@ class Reporter:
         return self._stop is not None
 
     @property
-    def stop_outcome(self) -> tuple[Outcome, str] | None:
-        """(outcome, reason) once should_stop() was true, else None."""
-        return None if self._stop is None else (self._stop.outcome, self._stop.reason)
+    def stop_outcome(self) -> tuple[Outcome, str]:
+        """(outcome, reason) once should_stop() was true. Raises TrainerError before."""
+        if self._stop is None:
+            raise TrainerError("stop_outcome is known once should_stop() was true; ask that first")
+        return self._stop.outcome, self._stop.reason
 
     @property
     def preempted(self) -> bool:
@@ -275,11 +252,9 @@ class Reporter:
         """Something a reader of the results should know."""
         self._write("warning", message=message)
 
-    # ---- checkpoints ---------------------------------------------------------------------------------------
-
     def resume_path(self) -> Path | None:
         """The newest published checkpoint, None at a first start. Call ``resume`` after loading it."""
-        return checkpoints.newest(self.job_dir)
+        return newest(self.job_dir)
 
     def resume(self, path: Path | None = None) -> None:
         """Count on from a checkpoint that the trainer has loaded (default: ``resume_path()``)."""
@@ -289,15 +264,10 @@ class Reporter:
             raise TrainerError(f"{self.job_dir} holds no checkpoint to resume from; start from the model")
         if self._evaluations or self.updates:
             raise TrainerError("resume() must come before the first evaluation and update of the attempt")
-        state = checkpoints.read_state(path)
+        state = read_state(path)
         self._counters = Counters.from_mapping(state["counters"])
-        self._evaluations = [
-            Evaluated(**{**e, "score": float("nan") if e["score"] is None else e["score"]})
-            for e in state["evaluations"]
-        ]
-        found = checkpoints.published(self.job_dir)
-        self._lineage = [p.name for p in found if int(p.name) <= self.updates]
-        self._checkpoint_updates, self._checkpoint_perf = self.updates, self.clock.perf()
+        self._evaluations = [Evaluated.from_mapping(e) for e in state["evaluations"]]
+        self._checkpoints.adopt(self.updates)
         self._write(
             "resume",
             path=str(path.relative_to(self.job_dir)) if path.is_relative_to(self.job_dir) else str(path),
@@ -311,12 +281,13 @@ class Reporter:
     def due_for_checkpoint(self) -> bool:
         """After ``checkpoint_every_seconds``, and once when told to leave or to stop; never twice at one
         update."""
-        if self._ended or self.updates == self._checkpoint_updates or self._is_fenced():
+        if self.has_ended or self.updates == self._checkpoints.updates:
             return False
-        if self._is_preemption_requested or (self._stop and self._stop.outcome in _CONTINUED_LATER):
-            return True
-        every = self._checkpoint_every
-        return self._stop is None and every is not None and self.clock.perf() - self._checkpoint_perf >= every
+        if stopping.by_newer_attempt(self.attempt_dir) is not None:
+            return False
+        if self._stop is not None:
+            return self._stop.outcome in (Outcome.PREEMPTED, Outcome.STOPPED)  # both may be continued
+        return self._is_preemption_requested or self._checkpoints.is_due()
 
     @contextmanager
     def checkpoint(self) -> Iterator[Path]:
@@ -325,25 +296,23 @@ class Reporter:
         A newer attempt of this job makes it vanish instead: what this one does no longer counts.
         """
         self._need_open("checkpoint")
-        number = attempt_number(self.attempt_dir)
         with self._watch.pause("checkpoint") as took:
-            path = checkpoints.begin(self.job_dir, number, self.updates)
+            path = self._checkpoints.begin(self.updates)
             try:
                 yield path
-                if self._is_fenced():
-                    self._stop = self._fence()
+                fence = stopping.by_newer_attempt(self.attempt_dir)
+                if fence is not None:
+                    self._stop = self._stop or fence
                     return
-                published = self._publish(path, number)
+                published = self._checkpoints.publish(path, self._state(), self.updates)
             finally:
-                shutil.rmtree(path, ignore_errors=True)
+                discard(path)
         self._counters.checkpoint_seconds += took()
         self._write(
             "checkpoint",
             path=str(published.relative_to(self.job_dir)),
             checkpoint_seconds=self._counters.checkpoint_seconds,
         )
-
-    # ---- end -----------------------------------------------------------------------------------------------
 
     @property
     def has_ended(self) -> bool:
@@ -366,17 +335,13 @@ class Reporter:
         self._ended = outcome
         self._journal.close()
 
-    # ---- inside --------------------------------------------------------------------------------------------
-
     def _start(
         self, identity: Mapping[str, Any], startup_seconds: float, before: list[list[dict[str, Any]]]
     ) -> None:
         walls = [e["wall_seconds"] for events in before for e in events if e.get("wall_seconds") is not None]
         self._wall_base = max(walls, default=0.0) + startup_seconds
         self._startup_seconds = startup_seconds
-        if Curve.from_attempts(before).crossing(self.target).censored != "right":
-            # The attempt that got there died before it could say so.
-            self._stop = Stop(Outcome.REACHED, stopping.TARGET, "an earlier attempt had reached the target")
+        self._stop = stopping.by_earlier_attempts(before, self.target)
         place = {
             "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
             "host": socket.gethostname(),
@@ -401,61 +366,25 @@ class Reporter:
         before = self._watch.take_startup()
         return {} if before is None else {"startup_seconds": self._startup_seconds + before}
 
-    def _cap(self) -> str | None:
-        return self.caps.hit(samples=self.samples, updates=self.updates, seconds=self.seconds)
-
     def _find_stop(self) -> Stop | None:
-        if self._is_fenced():
-            return self._fence()
-        stop = stopping.by_target(self._evaluations, self.target) or stopping.by_divergence(
-            self._evaluations, self.target, self._collapse_evaluations
-        )
-        if stop is not None:
-            return stop
-        cap = self._cap()
-        if cap is not None:
-            return Stop(
-                Outcome.CAPPED,
-                f"caps.{cap}",
-                f"caps.{cap}={getattr(self.caps, cap)} reached below the target",
-            )
-        stop = stopping.by_control(self.job_dir)
-        if stop is None and self._is_preemption_requested:
-            stop = Stop(Outcome.PREEMPTED, stopping.PREEMPTION, "told to leave")
-        return stop
-
-    def _is_fenced(self) -> bool:
-        return attempt_dir(self.job_dir, attempt_number(self.attempt_dir) + 1).exists() or (
-            newest_attempt(self.job_dir) != self.attempt_dir
+        preemption = Stop(Outcome.PREEMPTED, stopping.PREEMPTION, "told to leave")
+        return (
+            stopping.by_newer_attempt(self.attempt_dir)
+            or stopping.by_target(self._evaluations, self.target)
+            or stopping.by_divergence(self._evaluations, self.target, self._collapse_evaluations)
+            or self._cap()
+            or stopping.by_control(self.job_dir)
+            or (preemption if self._is_preemption_requested else None)
         )
 
-    def _fence(self) -> Stop:
-        newest = newest_attempt(self.job_dir)
-        return Stop(
-            Outcome.PREEMPTED, stopping.FENCED, f"attempt {newest.name if newest else '?'} has taken over"
-        )
+    def _cap(self) -> Stop | None:
+        return stopping.by_caps(self.caps, samples=self.samples, updates=self.updates, seconds=self.seconds)
 
-    def _publish(self, path: Path, number: int) -> Path:
-        evaluations = [
-            {
-                "samples": e.samples,
-                "updates": e.updates,
-                "score": e.score if e.score == e.score else None,
-                "score_n": e.score_n,
-            }
-            for e in self._evaluations
-        ]
-        state = {
-            "v": 1,
-            "attempt": number,
+    def _state(self) -> dict[str, Any]:
+        return {
             "counters": self._counters.to_mapping(),
-            "evaluations": evaluations,
+            "evaluations": [e.to_mapping() for e in self._evaluations],
         }
-        published = checkpoints.publish(path, state, self.updates)
-        self._lineage = [*self._lineage, published.name][-checkpoints.KEPT :]
-        checkpoints.prune(self.job_dir, set(self._lineage))
-        self._checkpoint_updates, self._checkpoint_perf = self.updates, self.clock.perf()
-        return published
 
     def _need_open(self, call: str) -> None:
         if self._ended:
@@ -471,6 +400,3 @@ class Reporter:
             wall_seconds=self.wall_seconds,
             **keys,
         )
-
-
-_CONTINUED_LATER = (Outcome.PREEMPTED, Outcome.STOPPED)

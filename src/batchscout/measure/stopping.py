@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from batchscout.measure.attempt import attempt_dir, attempt_number
+from batchscout.measure.curve import Curve
 from batchscout.measure.detect import reached_index
+from batchscout.measure.journal import Event
 from batchscout.measure.outcome import Outcome
-from batchscout.measure.target import Target
+from batchscout.measure.target import Caps, Target
 
 CONTROL = "control"
 COLLAPSE_EVALUATIONS = 6
@@ -35,6 +38,15 @@ class Evaluated:
     updates: int
     score: float
     score_n: int | None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Strict JSON: a score that is not finite is null."""
+        return {**asdict(self), "score": self.score if math.isfinite(self.score) else None}
+
+    @classmethod
+    def from_mapping(cls, content: Mapping[str, Any]) -> Evaluated:
+        score = content["score"]
+        return cls(**{**content, "score": math.nan if score is None else score})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,32 @@ def _is_collapsed(score: float, first: float, best: float, target: Target) -> bo
     if target.direction == "max":
         return any(score < share * value for value, share in references)
     return bool(references) and all(score > value / share for value, share in references)
+
+
+def by_caps(caps: Caps, *, samples: int, updates: int, seconds: float) -> Stop | None:
+    """A cap ends it below the target."""
+    cap = caps.hit(samples=samples, updates=updates, seconds=seconds)
+    if cap is None:
+        return None
+    return Stop(Outcome.CAPPED, f"caps.{cap}", f"caps.{cap}={getattr(caps, cap)} came before the target")
+
+
+def by_newer_attempt(attempt: Path) -> Stop | None:
+    """A newer attempt of the job has been claimed: this one no longer counts."""
+    newer = attempt_dir(attempt.parent.parent, attempt_number(attempt) + 1)
+    if not newer.exists():
+        return None
+    return Stop(Outcome.PREEMPTED, FENCED, f"attempt {newer.name} has taken over")
+
+
+def by_earlier_attempts(journals: Sequence[Sequence[Event]], target: Target) -> Stop | None:
+    """An attempt that died before it could say so had reached the target."""
+    crossing = Curve.from_attempts(journals).crossing(target)
+    if crossing.censored == "right":
+        return None
+    if crossing.estimate is None:
+        return Stop(Outcome.REACHED, START_MODEL, "the start model was at the target in an earlier attempt")
+    return Stop(Outcome.REACHED, TARGET, "an earlier attempt had reached the target")
 
 
 def by_control(job_dir: Path) -> Stop | None:

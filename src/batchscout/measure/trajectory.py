@@ -183,11 +183,12 @@ def _trajectory(index: int, attempts: Sequence[Sequence[Event]], earlier: Sequen
     own = _own_rows(attempts[index], index)
     resume = next((e for e in attempts[index] if e["event"] == "resume"), None)
     updates = 0 if resume is None else int(resume["from_updates"])
-    if resume is None or updates == 0:
+    if resume is None:
         return own
     parent = _parent(index, updates, resume.get("from_attempt"), attempts, earlier).until(updates)
-    for key, column in own.each.items():
-        column[:1] -= parent.updates[key][-1]
+    if updates:
+        for key, column in own.each.items():
+            column[:1] -= parent.updates[key][-1]
     return parent.then(own)
 
 
@@ -202,7 +203,7 @@ def _parent(
         number = next((e.get("attempt") for e in events if e["event"] == "start"), None)
         if rows is None or (named is not None and number is not None and number != named):
             continue
-        if np.isin(updates, rows.updates["updates"]):
+        if updates == 0 or np.isin(updates, rows.updates["updates"]):
             return rows
     raise CurveError(
         f"attempt {index + 1} resumes from update {updates}, which no earlier journal holds; "
