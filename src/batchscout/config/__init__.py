@@ -1,4 +1,4 @@
-"""Frozen dataclasses of every config group, read from plain mappings; whatever is wrong is said in one line."""
+"""Frozen dataclasses of every config group, read from plain mappings; what is wrong is said in one line."""
 
 from batchscout.config.arithmetic import BatchArithmetic
 from batchscout.config.groups import (

@@ -69,7 +69,7 @@ def unknown_key(name: str, value: Any, known: Iterable[str]) -> ConfigError:
 
 @cache
 def hints(cls: Hashable) -> dict[str, Any]:
-    return typing.get_type_hints(cls)  # type: ignore[arg-type]  # hashable is what the cache asks for
+    return typing.get_type_hints(cls)
 
 
 def build(cls: type[T], mapping: Any, *, prefix: str = "") -> T:
@@ -83,9 +83,10 @@ def build(cls: type[T], mapping: Any, *, prefix: str = "") -> T:
     for name, value in mapping.items():
         if name not in fields:
             raise unknown_key(f"{dotted}{name}", value, (f"{dotted}{n}" for n in fields))
+    types_of = hints(typing.cast(Hashable, cls))
     values = {
         name: convert(
-            hints(cls)[name], mapping[name], f"{dotted}{name}", fields[name].metadata.get("limits", Limits())
+            types_of[name], mapping[name], f"{dotted}{name}", fields[name].metadata.get("limits", Limits())
         )
         for name in fields
         if name in mapping

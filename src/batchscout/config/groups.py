@@ -55,7 +55,7 @@ class TrainerConfig(OpenConfig):
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig(OpenConfig):
-    """What is learnt. score_range: lowest and highest possible score ([0, 1] for an accuracy), where there is one."""
+    """What is learnt. score_range: the lowest and highest possible score ([0, 1] for an accuracy)."""
 
     score_range: tuple[float, ...] | None = key(None)
 
@@ -82,10 +82,10 @@ class TargetConfig:
 
         return Target(
             score=self.score,
-            direction=self.direction,
+            direction=self.direction,  # type: ignore[arg-type]  # limited by choices
             patience=self.patience,
             levels=self.levels,
-            clock=self.clock,
+            clock=self.clock,  # type: ignore[arg-type]  # limited by choices
         )
 
 
@@ -124,8 +124,8 @@ class CapsConfig:
 class BudgetConfig:
     """Where the sweep ends at the latest; null is open.
 
-    seconds on the training clock of all jobs together; gpu_hours and money of allocated time; wall_seconds since
-    the start
+    seconds on the training clock of all jobs together; gpu_hours and money of allocated time; wall_seconds
+    since the start
     """
 
     jobs: int | None = key(None, least=1)
@@ -139,7 +139,8 @@ class BudgetConfig:
 class LrRuleConfig:
     """How a job's lr follows from what was typed.
 
-    `fixed` takes `lr` as typed. `sqrt` and `linear`: lr_reference · (batch_size / reference_batch_size)^(1/2 or 1).
+    `fixed` takes `lr` as typed; `sqrt` and `linear` take lr_reference · (batch_size / reference_batch_size)^p
+    with p = 1/2 and 1.
     """
 
     name: str = key("fixed", choices=tuple(LR_RULES))

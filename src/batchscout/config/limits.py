@@ -26,7 +26,7 @@ def check_sweep(config: SweepConfig) -> None:
 
 
 def check_job(job: JobConfig) -> None:
-    """Raises ConfigError with the nearest right values where the batch arithmetic of one job is impossible."""
+    """Raises ConfigError with the nearest right values where a job's batch arithmetic is impossible."""
     check_batch(job.batch_size, job.group_size)
     mini = job.mini_batch_size or job.batch_size
     if job.batch_size % mini:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -73,7 +71,7 @@ class SweepConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     max_failures: int = key(3, least=1)
-    max_requeues: int = key(10, least=0)
+    max_requeues: int = key(3, least=0)
     checkpoint_every_seconds: float = key(60.0, above=0)
     fresh: bool = key(False)
     dry_run: bool = key(False)
@@ -117,11 +115,6 @@ class SweepConfig:
         target = {k: whole["target"][k] for k in ("score", "direction", "patience")}
         hardware = {k: whole["hardware"][k] for k in ("name", "gpu", "gpus", "nodes", "tasks", "threads")}
         return {**{k: whole[k] for k in MEASURED}, "target": target, "hardware": hardware}
-
-    def plan_signature(self) -> str:
-        """Hex digest of measured_part()."""
-        text = json.dumps(self.measured_part(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

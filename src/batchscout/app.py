@@ -1,0 +1,158 @@
+"""The wiring: a plan becomes an executor, a search and listeners, and these become a finished sweep."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from batchscout.clock import RealClock
+from batchscout.plan import Plan, Request, make_plan
+from batchscout.run.executor import Executor
+from batchscout.run.listener import Listener
+from batchscout.run.settings import ExitCode
+from batchscout.search.factory import build_search
+from batchscout.search.protocol import Search
+
+MakeExecutor = Callable[[Plan, Search, Path], Executor]
+
+
+def run(
+    request: Request,
+    *,
+    make_executor: MakeExecutor | None = None,
+    listeners: Sequence[Listener] = (),
+) -> ExitCode:
+    """Check, then run what was asked for, or describe it where dry_run is set.
+
+    make_executor  (plan, search, sweep directory) → where jobs run, instead of what `hardware` says
+    listeners      further ones
+    Raises         ConfigError before anything is written or submitted
+    """
+    plan = make_plan(with_tracking_uri(request))
+    wanted = plan.config.search
+    search = build_search(wanted.name, plan.settings.context, wanted.parameters, function=wanted.function)
+    directory, is_resumed = choose(plan)
+    if plan.config.dry_run:
+        from batchscout.dry_run import describe
+
+        print(describe(plan, directory))
+        return ExitCode.OK
+    if is_resumed:
+        print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
+    executor = (make_executor or executor_for)(plan, search, directory)
+    return run_plan(plan, directory, executor=executor, search=search, listeners=listeners)
+
+
+def run_plan(
+    plan: Plan, directory: Path, *, executor: Executor, search: Search, listeners: Sequence[Listener] = ()
+) -> ExitCode:
+    """Run a plan in its directory and say what came out."""
+    from batchscout.run.api import run_sweep
+
+    tracking, links = trackers(plan)
+    code = run_sweep(
+        plan.settings,
+        directory,
+        executor=executor,
+        search=search,
+        listeners=[*live_view(plan), *tracking, *listeners],
+        command=plan.request.command,
+        source=None if plan.config.hardware.executor == "debug" else plan.request.home,
+    )
+    conclude(directory, links(), with_report=plan.recording is None)
+    return code
+
+
+def choose(plan: Plan) -> tuple[Path, bool]:
+    """The sweep's directory, and whether it is an unfinished one to go on with that was not named."""
+    if plan.request.directory is not None:
+        return plan.request.directory, False
+    from batchscout.run.sweep_directory import choose_directory
+
+    return choose_directory(
+        plan.request.runs,
+        plan.settings,
+        clock=RealClock(),
+        is_fresh=plan.config.fresh or plan.recording is not None,
+    )
+
+
+def executor_for(plan: Plan, search: Search, directory: Path) -> Executor:
+    """Where `hardware` says."""
+    if plan.recording is not None:
+        from batchscout.run.replay import ReplayExecutor
+
+        hardware = plan.config.hardware
+        return ReplayExecutor(
+            plan.recording,
+            slots=hardware.slots,
+            startup_seconds=(hardware.startup_seconds + hardware.queue_seconds) or None,
+        )
+    from batchscout.run.executors import make_executor
+
+    return make_executor(
+        plan.config.hardware,
+        clock=RealClock(),
+        working_directory=plan.request.home,
+        max_requeues=plan.config.max_requeues,
+    )
+
+
+def live_view(plan: Plan) -> list[Listener]:
+    """Progress on the terminal; a replay is over before one could read it."""
+    if plan.recording is not None:
+        return []
+    try:
+        from batchscout.report.live import LiveView
+    except ModuleNotFoundError:
+        return []
+    return [LiveView()]
+
+
+def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]:
+    """Who logs the sweep, and what to print afterwards. A replay logs nothing unless tracking was typed."""
+    tracking = plan.config.tracking
+    is_asked = any(name == "tracking" or name.startswith("tracking.") for name in plan.request.typed)
+    if tracking.name == "none" or (plan.recording is not None and not is_asked):
+        return [], tuple
+    from batchscout.track import MlflowTracker, StudyWriter
+
+    tracker = MlflowTracker(tracking.uri or "")
+    return [tracker, StudyWriter()], lambda: tracker.links
+
+
+def with_tracking_uri(request: Request) -> Request:
+    """The embedded database's address filled in, so that sweep.json says where runs were logged."""
+    tracking = dict(request.mapping.get("tracking") or {})
+    if tracking.get("name") != "embedded" or tracking.get("uri"):
+        return request
+    from batchscout.track.location import embedded_uri
+
+    return replace(
+        request, mapping={**request.mapping, "tracking": {**tracking, "uri": embedded_uri(request.runs)}}
+    )
+
+
+def conclude(directory: Path, links: tuple[str, ...], *, with_report: bool) -> None:
+    """The final table, the recommendation and where everything lies; then report.html and its figures."""
+    from rich.console import Console
+
+    from batchscout.report.sentence import recommendation
+    from batchscout.report.table import render
+    from batchscout.run.files import read_json
+
+    result = read_json(directory / "result.json")
+    if result is None:
+        return
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(render(result))
+    print(recommendation(result))
+    if with_report:
+        from batchscout.report import write_report
+
+        print(f"report   {write_report(directory)}")
+    print(f"results  {directory}")
+    for link in links:
+        print(link)
