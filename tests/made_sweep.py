@@ -1,7 +1,7 @@
 """A sweep directory made from simple laws, as a controller and its trainers would have left it.
 
 S(B) = s_min (1 + B / b_crit) × 1.3^(log2(lr / best lr)²), t(B) = a + b B, and a saturating score curve
-without noise: every number of the result follows from a line of arithmetic here, not from the code under test.
+without noise: every number of the result follows from arithmetic here, not from the code under test.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ def _job(
         "seed": seed,
         "outcome": outcome,
         "reason": reason,
+        "message": reason,
         "updates": state["updates"],
         "samples": state["samples"],
         "seconds": state["updates"] * per_update,
@@ -247,10 +248,9 @@ def _result(made: Made, rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "gamma_interval": [0.8, 1.3],
             },
             "update_seconds": {
-                "sampling": {"a": 0.55 * made.a, "b": 0.55 * made.b},
-                "learning": {"a": 0.45 * made.a, "b": 0.45 * made.b},
+                "total": {"form": "affine", "a": made.a, "b": made.b, "c": 0.0, "knee": 0.0, "power": 0.0}
             },
-            "learning_rate": {},
+            "learning_rate": None,
             "warnings": [],
         }
         if made.reachable
@@ -327,9 +327,9 @@ def _sweep(made: Made) -> dict[str, Any]:
         "v": 1,
         "sweep": made.name,
         "config": config,
-        "signature": "f00d",
+        "plan_signature": "f00d",
         "command": ["python", "sweep.py", "-m"],
-        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "is_dirty": False},
         "versions": {"python": "3.11", "torch": "2.13.0"},
     }
 

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JobColumn:
-    """key in result.json's jobs; how a value is written; is_text: left-aligned; style: CSS class of its cells."""
+    """key in result.json's jobs; text: how a value is written; style: CSS class of its cells."""
 
     key: str
     title: str

@@ -13,29 +13,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from batchscout import __version__
+from batchscout.report.captions import CAPTIONS, WIDTHS
+from batchscout.report.data_files import data_files
 from batchscout.report.decisions import decisions
 from batchscout.report.figures import page_figures, write_figures
 from batchscout.report.figures.theme import DARK, LIGHT, css_variables
 from batchscout.report.jobs import job_cells, job_columns
+from batchscout.report.law_words import law_words
 from batchscout.report.numbers import count, digits, duration, percent, rate
 from batchscout.report.sentence import recommendation
 from batchscout.report.sweep import Sweep
-from batchscout.report.table import cells, is_near_tie, is_recommended, to_csv
-
-CAPTIONS = {
-    "mountain": "The same progress per sample takes a different time. Each line is a job at its batch size's best "
-    "learning rate, a dot the crossing of the target; dotted lines never reached it.",
-    "laws": "What each batch size needs. Large dots: its best learning rate, with the 90% interval; small dots: the "
-    "other rates; a ring: the recommendation; triangles: bounds of what never reached the target; line and band: "
-    "the fitted law and its 90% interval.",
-    "learning_rate": "Every setting that was tried. Frames mark the best learning rate of each batch size; > means "
-    "stopped or capped below the target, div diverged, oom infeasible, fail failed.",
-    "phases": "The parts of the training clock, per 1,000 samples, without warm-up updates.",
-    "timeline": "Each bar is a job, with its batch size. Thin grey: waiting in the queue. Hatched: stopped early or "
-    "capped. Framed: diverged, infeasible, failed or cancelled.",
-    "answers": "What would have been recommended after each job that ended.",
-}
-WIDTHS = {"mountain": 68, "laws": 70, "learning_rate": 46, "phases": 42, "timeline": 68, "answers": 60}
+from batchscout.report.table import cells, is_near_tie, is_recommended
 
 
 def write(directory: Path) -> Path:
@@ -58,7 +46,7 @@ def render(sweep: Sweep) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     figures = [
-        {"name": name, "svg": Markup(svg), "caption": CAPTIONS[name], "width": WIDTHS[name]}  # noqa: S704  ours
+        {"name": name, "svg": Markup(svg), "caption": CAPTIONS[name], "width": WIDTHS[name]}
         for name, svg in page_figures(sweep)
     ]
     columns, texts = cells(sweep.result["table"])
@@ -84,35 +72,13 @@ def render(sweep: Sweep) -> str:
             for row, line in zip(sweep.result["table"], texts, strict=True)
         ],
         levels=_levels(sweep.result),
-        law_facts=_law_facts(sweep.result),
+        law_facts=law_words(sweep.result),
         job_columns=job_columns(sweep.result["jobs"]),
         jobs=job_cells(sweep.result["jobs"]),
         decisions=decisions(sweep.decisions),
         provenance=_provenance(sweep),
         config=json.dumps(sweep.view.config, indent=2, ensure_ascii=False) if sweep.view.config else "",
     )
-
-
-def data_files(sweep: Sweep) -> dict[str, str]:
-    """File name → text of what the page offers for download: the numbers of result.json with all digits."""
-    tables = {f"{name}.csv": to_csv(sweep.result[name]) for name in ("table", "points", "jobs")}
-    result = json.dumps(sweep.result, indent=1, ensure_ascii=False, allow_nan=False)
-    return {"result.json": result, **tables, "curves.csv": _curves_csv(sweep)}
-
-
-def _curves_csv(sweep: Sweep) -> str:
-    """One line per evaluation of every job."""
-    rows = []
-    jobs = {job.job_id: job for job in sweep.view.jobs}
-    for name, curve in sweep.curves.items():
-        job = jobs[name]
-        for i in range(len(curve.samples)):
-            rows.append({
-                "job": name, "batch_size": job.point.batch_size, "lr": job.point.lr, "seed": job.seed,
-                "samples": int(curve.samples[i]), "seconds": float(curve.seconds[i]), "score": float(curve.score[i]),
-                "wall_seconds": float(curve.wall_seconds[i]),
-            })  # fmt: skip
-    return to_csv(rows)
 
 
 def _facts(result: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -164,31 +130,6 @@ def _levels(result: Mapping[str, Any]) -> list[list[str]]:
         numbers = [duration(answer["time_to_target"]), count(answer["samples_to_target"])]
         rows.append([digits(level["target"]), str(answer["batch_size"]), rate(answer["lr"]), *numbers])
     return rows
-
-
-def _law_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The fitted parameters in words, each with its interval and with the target it holds for."""
-    law = (result["laws"] or {}).get("samples")
-    if not law:
-        return []
-    facts = []
-    named = {
-        "s_min": ("least samples to target, at small batches (s_min)", count),
-        "b_crit": (f"critical batch size at score {digits(result['target'])} (b_crit)", digits),
-        "gamma": ("sharpness of the knee (gamma)", digits),
-    }
-    for key, (words, text) in named.items():
-        if law.get(key) is not None:
-            low, high = law.get(f"{key}_interval") or (None, None)
-            interval = (
-                f" (90% interval {text(low)} to {text(high)})" if low is not None or high is not None else ""
-            )
-            facts.append((words, f"{text(law[key])}{interval}"))
-    for part, line in (result["laws"].get("update_seconds") or {}).items():
-        if isinstance(line, Mapping) and line.get("a") is not None and line.get("b") is not None:
-            words = f"{digits(line['a'])} s + {digits(1000 * line['b'])} ms per sample"
-            facts.append((f"seconds of one update: {part}", words))
-    return facts
 
 
 def _warnings(result: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ CLOCK_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One job's line in the mountain: evaluations with a score, as plain lists. seconds: the target's clock."""
+    """One job's line in the mountain: its evaluations as plain lists. seconds: the target's clock."""
 
     job: str
     batch_size: int

@@ -19,9 +19,14 @@ import numpy as np
 from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
+from batchscout.report.numbers import rate
 from batchscout.run.listener import SweepView
+from batchscout.search.pooled import measurement
+from batchscout.search.protocol import JobObservation
 from batchscout.track.description import describe
 from batchscout.track.facts import Facts
+
+Row = Mapping[str, Any]
 
 SWEEP_TAG = "batchscout.sweep"
 JOB_TAG = "batchscout.job"
@@ -54,7 +59,7 @@ MAX_PARAM = 500
 
 @dataclass(frozen=True, slots=True, order=True)
 class Point:
-    """One metric point. timestamp: milliseconds since the epoch; step: samples (of a sweep's own run: jobs)."""
+    """One metric point. timestamp: milliseconds since the epoch; step: samples (a sweep's own run: jobs)."""
 
     key: str
     step: int
@@ -84,7 +89,7 @@ class RunEntry:
     @property
     def digest(self) -> str:
         """Changes when anything of the content changes."""
-        content = [self.status, self.end, dict(self.params), dict(self.tags)]
+        content: list[Any] = [self.status, self.end, dict(self.params), dict(self.tags)]
         content.append([[p.key, p.step, p.timestamp, p.value] for p in self.points])
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -93,18 +98,18 @@ def entries(view: SweepView, facts: Facts) -> Iterator[RunEntry]:
     """The sweep's own run first, then one per job that has started or ended, in the order of result.json."""
     if sweep_start(view) is not None:
         yield sweep_entry(view)
-    curves = {job.job_id: job.curve for job in view.jobs}
+    jobs = {job.job_id: job for job in view.jobs}
     for row in view.result["jobs"]:
         if is_loggable(row):
-            yield job_entry(view, row, curves.get(row["id"]), facts=facts)
+            yield job_entry(view, row, jobs.get(row["id"]), facts=facts)
 
 
-def is_loggable(row: Mapping[str, Any]) -> bool:
+def is_loggable(row: Row) -> bool:
     """Whether the job has its run: MLflow fixes a run's start when it is made, so queued jobs wait."""
     return row["start"] is not None or Outcome(row["outcome"]).is_final
 
 
-def job_entry(view: SweepView, row: Mapping[str, Any], curve: Curve | None, *, facts: Facts) -> RunEntry:
+def job_entry(view: SweepView, row: Row, job: JobObservation | None, *, facts: Facts) -> RunEntry:
     """One job. row: its entry in result.json's ``jobs``.
 
     While a job runs only its scores are logged, and only up to its newest checkpoint (``facts.settled``): a
@@ -112,6 +117,7 @@ def job_entry(view: SweepView, row: Mapping[str, Any], curve: Curve | None, *, f
     their warm-up correction needs the whole attempt.
     """
     outcome = Outcome(row["outcome"])
+    curve = None if job is None else job.curve
     start = next(
         (t for t in (row["start"], row["submitted"], row["end"]) if t is not None), sweep_start(view) or 0.0
     )
@@ -124,7 +130,7 @@ def job_entry(view: SweepView, row: Mapping[str, Any], curve: Curve | None, *, f
             curve, start, upto=None if outcome.is_final else facts.settled.get(row["id"], 0)
         )
     if outcome.is_final:
-        points += _final_points(view, row, curve, start)
+        points += _final_points(view, row, job, start)
     return RunEntry(
         sweep=view.sweep,
         job=row["id"],
@@ -190,7 +196,7 @@ def target_of(view: SweepView) -> Target:
     )
 
 
-def job_params(view: SweepView, row: Mapping[str, Any]) -> dict[str, str]:
+def job_params(view: SweepView, row: Row) -> dict[str, str]:
     """What a person filters and groups by, as text."""
     config = view.config
     params: dict[str, Any] = {
@@ -215,18 +221,18 @@ def _names(config: Mapping[str, Any]) -> dict[str, str]:
     return named
 
 
-def _job_name(row: Mapping[str, Any]) -> str:
+def _job_name(row: Row) -> str:
     kind = "" if row["kind"] == "run" else f"{row['kind']} "
-    return f"{kind}B={row['batch_size']} lr={row['lr']:g} seed={row['seed']}"
+    return f"{kind}B={row['batch_size']} lr={rate(row['lr'])} seed={row['seed']}"
 
 
-def _job_tags(row: Mapping[str, Any], facts: Facts) -> dict[str, str]:
+def _job_tags(row: Row, facts: Facts) -> dict[str, str]:
     tags = {
         KIND_TAG: row["kind"],
         "outcome": row["outcome"],
         "reason": row["reason"],
         "node": row["node"],
-        "slurm_job_id": facts.slurm_job_ids.get(row["id"]),
+        "slurm_job_id": row.get("slurm_job_id"),
         "attempts": row["attempts"],
         "commit": facts.commit,
     }
@@ -261,18 +267,16 @@ def _phases(curve: Curve) -> dict[str, np.ndarray]:
     return phases
 
 
-def _final_points(
-    view: SweepView, row: Mapping[str, Any], curve: Curve | None, start: float
-) -> Iterator[Point]:
+def _final_points(view: SweepView, row: Row, job: JobObservation | None, start: float) -> Iterator[Point]:
     """The job's results, once, at its last sample."""
     step = int(row["samples"] or 0)
     when = _milliseconds(row["end"] if row["end"] is not None else start)
-    for key, value in final_metrics(view, row, curve).items():
-        if _is_number(value):
+    for key, value in final_metrics(view, row, job).items():
+        if value is not None and math.isfinite(value):
             yield Point(key, step, when, float(value))
 
 
-def final_metrics(view: SweepView, row: Mapping[str, Any], curve: Curve | None) -> dict[str, float | None]:
+def final_metrics(view: SweepView, row: Row, job: JobObservation | None) -> dict[str, float | None]:
     """Name → value as in result.json and what only the curve knows; None: not reached, not measured."""
     names = ("samples_to_target", "time_to_target", "wall_seconds_to_target", "updates", "attempts")
     seconds = ("queue_seconds", "startup_seconds", "warmup_seconds", "evaluation_seconds", "lost_seconds")
@@ -280,18 +284,16 @@ def final_metrics(view: SweepView, row: Mapping[str, Any], curve: Curve | None) 
     metrics["cost_seconds"] = (row["seconds"] or 0.0) + (row["lost_seconds"] or 0.0)
     if row["start"] is not None and row["end"] is not None and row["gpus"]:
         metrics["gpu_hours"] = (row["end"] - row["start"]) * row["gpus"] / 3600.0
-    if curve is not None:
-        ended = Outcome(row["outcome"]).is_final
-        measured = curve.measure(target_of(view), ended=ended)
-        metrics["throughput"] = measured.throughput
-        metrics["update_seconds"] = measured.update_seconds
-        metrics["sampling_share"] = measured.sampling_share
-        scores = curve.score[np.isfinite(curve.score)]
-        metrics["best_score"] = (
-            float(scores.max() if target_of(view).direction == "max" else scores.min())
-            if len(scores)
-            else None
-        )
+    target = target_of(view)
+    found = None if job is None else measurement(job, target)
+    if found is not None:
+        metrics["throughput"] = found.throughput
+        metrics["update_seconds"] = found.update_seconds
+        metrics["sampling_share"] = found.sampling_share
+    if job is not None and job.curve is not None:
+        scores = job.curve.score[np.isfinite(job.curve.score)]
+        if len(scores):
+            metrics["best_score"] = float(scores.max() if target.direction == "max" else scores.min())
     return metrics
 
 

@@ -145,7 +145,7 @@ class MlflowTracker:
         assert store is not None
         store.open()  # unwatched: importing MLflow and making a database take seconds by themselves
         facts = read_facts(view)
-        curves = {job.job_id: job.curve for job in view.jobs}
+        jobs = {job.job_id: job for job in view.jobs}
         answer = (len(view.result["recommendations"]), view.result["status"], sweep_start(view) is not None)
         if self._written.get(None) != answer and sweep_start(view) is not None:
             self._write(sweep_entry(view), answer)
@@ -153,7 +153,7 @@ class MlflowTracker:
         for row in view.result["jobs"]:
             state = (row["outcome"], row["start"], row["end"], facts.settled.get(row["id"]))
             if is_loggable(row) and self._written.get(row["id"]) != state:
-                self._write(job_entry(view, row, curves.get(row["id"]), facts=facts), state)
+                self._write(job_entry(view, row, jobs.get(row["id"]), facts=facts), state)
         if view.result["status"] != "running":
             store.upload_report(view)
 

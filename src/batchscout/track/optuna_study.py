@@ -1,8 +1,8 @@
 """The sweep as an Optuna study, for `optuna-dashboard` and for anyone's own analysis.
 
 One trial per finished job. value = time_to_target in seconds, and only where the target was reached: a
-censored job is PRUNED without a value (its bound is an attribute), a diverged or broken one FAIL. Derived from
-the jobs: it is rebuilt whenever it does not agree with them, and nobody reads it to decide anything.
+censored job is PRUNED without a value (its bound is an attribute), a diverged or broken one FAIL. Derived
+from the jobs: it is rebuilt whenever it does not agree with them, and nobody reads it to decide anything.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST_TEXT = 2000  # characters of a reason
 
 
 class StudyWriter:
-    """A Listener that keeps the study up to date. storage: an Optuna URL; None: the sweep's ``study.journal``."""
+    """A Listener that keeps the study up to date. storage: an Optuna URL; None: ``study.journal``."""
 
     def __init__(self, storage: str | None = None) -> None:
         self._storage = storage
@@ -116,14 +116,14 @@ def write_study(
 def _open(directory: Path, storage: str | None, *, anew: bool) -> BaseStorage:
     """A journal file that only this process writes (the sweep's lock sees to that), or what the URL names."""
     from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import BaseJournalFileLock, JournalFileBackend
+    from optuna.storages.journal import JournalFileBackend
 
     if storage is not None:
         return RDBStorage(storage)
     path = directory / "study.journal"
     if anew:
         path.unlink(missing_ok=True)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=cast(BaseJournalFileLock, _NoLock())))
+    return JournalStorage(JournalFileBackend(str(path), lock_obj=cast(Any, _NoLock())))
 
 
 class _NoLock:

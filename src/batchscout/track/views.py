@@ -17,12 +17,24 @@ from batchscout.run.listener import SweepView
 from batchscout.track.description import describe
 
 VIEW = "batchscout"
+SHOWN_AT_ONCE = 40  # lines in the charts; of more jobs the fastest 20
+#: The runs table: column → width in pixels, in this order (within MLflow's groups metrics, parameters, tags).
 COLUMNS = {
-    "metrics": ["time_to_target", "batch_size", "lr", "samples_to_target", "throughput", "update_seconds"],
-    "more metrics": ["sampling_share", "cost_seconds", "best_score"],
-    "tags": ["outcome", "reason"],
-    "params": ["seed", "gpu"],
+    "metrics.`time_to_target`": 125,
+    "metrics.`batch_size`": 95,
+    "metrics.`lr`": 95,
+    "metrics.`samples_to_target`": 150,
+    "metrics.`throughput`": 110,
+    "metrics.`update_seconds`": 130,
+    "metrics.`sampling_share`": 125,
+    "metrics.`cost_seconds`": 115,
+    "metrics.`best_score`": 100,
+    "params.`seed`": 60,
+    "params.`gpu`": 110,
+    "tags.`outcome`": 95,
+    "tags.`reason`": 240,
 }
+OWN_COLUMNS = {"1": 75, "attributes.`Run Name`": 185, "runDateAndNestInfo": 130, "duration": 80}
 
 
 def link(uri: str, experiment_id: str) -> str:
@@ -45,7 +57,7 @@ def experiment_tags(view: SweepView) -> dict[str, str]:
     return {
         "mlflow.note.content": describe(view),
         "mlflow.experimentKind": "custom_model_development",
-        f"mlflow.sharedViewState.{VIEW}": pack(view_state()),
+        f"mlflow.sharedViewState.{VIEW}": pack(view_state(len(view.result["jobs"]))),
     }
 
 
@@ -55,24 +67,21 @@ def pack(state: dict[str, Any]) -> str:
     return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def view_state() -> dict[str, Any]:
-    """Jobs by time_to_target, the fastest shown, with the columns and charts that answer the question."""
-    columns = [_key("metrics", name) for name in COLUMNS["metrics"]]
-    columns += [_key("params", name) for name in COLUMNS["params"]]
-    columns += [_key("tags", name) for name in COLUMNS["tags"]]
-    columns += [_key("metrics", name) for name in COLUMNS["more metrics"]]
+def view_state(jobs: int) -> dict[str, Any]:
+    """Jobs by time_to_target, with the columns and charts that answer the question. jobs: their number."""
+    widths = {**OWN_COLUMNS, **COLUMNS}
     return {
         "searchFilter": "",
-        "orderByKey": _key("metrics", "time_to_target"),
+        "orderByKey": "metrics.`time_to_target`",
         "orderByAsc": True,
         "startTime": "ALL",
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
-        "selectedColumns": columns,
-        "columnOrder": [],
-        "columnWidths": {},
-        "runsHiddenMode": "FIRST_20_RUNS",
+        "selectedColumns": list(COLUMNS),
+        "columnOrder": list(widths),
+        "columnWidths": widths,
+        "runsHiddenMode": "SHOW_ALL" if jobs <= SHOWN_AT_ONCE else "FIRST_20_RUNS",
         "groupBy": None,
         "compareRunSections": [
             _section("answer", "Time to target"),
@@ -151,7 +160,3 @@ def _section(uuid: str, name: str) -> dict[str, Any]:
         "deleted": False,
         "isGenerated": False,
     }
-
-
-def _key(group: str, name: str) -> str:
-    return f"{group}.`{name}`"

@@ -1,19 +1,23 @@
-"""T, S and R against the batch size: what is measured, and the fitted laws with their bands where there are any."""
+"""T, S and R against the batch size: what is measured, and the fitted laws with their bands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from batchscout.laws.samples_law import SamplesLaw
+from batchscout.laws.update_forms import UpdateSecondsLaw
 from batchscout.report.figures.theme import Theme, batch_axis, dress, log_axis, new_figure
 from batchscout.report.numbers import time_unit
 from batchscout.report.sweep import Sweep
 
-Law = Callable[[np.ndarray], np.ndarray]
+Array = NDArray[np.float64]
+Law = Callable[[Array], Array]
 
 
 def laws(sweep: Sweep, theme: Theme) -> Figure | None:
@@ -30,9 +34,8 @@ def laws(sweep: Sweep, theme: Theme) -> Figure | None:
     if samples_law is not None:
         _curve(samples, grid, samples_law, band, 1.0, theme)
         if speed_law is not None:
-            quotient, edges = samples_law, band
-            time_band = [lambda b, edge=edge: edge(b) / speed_law(b) for edge in edges]
-            _curve(time, grid, lambda b: quotient(b) / speed_law(b), time_band, unit.size, theme)
+            time_band = [_over(edge, speed_law) for edge in band]
+            _curve(time, grid, _over(samples_law, speed_law), time_band, unit.size, theme)
     if speed_law is not None:
         _curve(speed, grid, speed_law, [], 1.0, theme)
     for axes, key, size in ((time, "time_to_target", unit.size), (samples, "samples_to_target", 1.0)):
@@ -47,6 +50,11 @@ def laws(sweep: Sweep, theme: Theme) -> Figure | None:
         log_axis(axes, "y", text)
         batch_axis(axes, batches)
     return figure
+
+
+def _over(samples: Law, speed: Law) -> Law:
+    """T = S / R."""
+    return lambda batch: samples(batch) / speed(batch)
 
 
 def _points(axes: Axes, sweep: Sweep, key: str, size: float, theme: Theme) -> None:
@@ -68,9 +76,14 @@ def _points(axes: Axes, sweep: Sweep, key: str, size: float, theme: Theme) -> No
         axes.plot(row["batch_size"], row[key] / size, "o", color=colour, markersize=6.5)
         if row["batch_size"] == sweep.best_batch:
             axes.plot(
-                row["batch_size"], row[key] / size, "o", markersize=13, markerfacecolor="none",
-                markeredgecolor=theme.accent, markeredgewidth=1.8,
-            )  # fmt: skip
+                row["batch_size"],
+                row[key] / size,
+                "o",
+                markersize=13,
+                markerfacecolor="none",
+                markeredgecolor=theme.accent,
+                markeredgewidth=1.8,
+            )
 
 
 def _censored(axes: Axes, sweep: Sweep, key: str, size: float, theme: Theme) -> None:
@@ -89,7 +102,7 @@ def _censored(axes: Axes, sweep: Sweep, key: str, size: float, theme: Theme) -> 
             )
 
 
-def _curve(axes: Axes, grid: np.ndarray, law: Law, band: list[Law], size: float, theme: Theme) -> None:
+def _curve(axes: Axes, grid: Array, law: Law, band: Sequence[Law], size: float, theme: Theme) -> None:
     if band:
         edges = [edge(grid) / size for edge in band]
         axes.fill_between(
@@ -98,28 +111,24 @@ def _curve(axes: Axes, grid: np.ndarray, law: Law, band: list[Law], size: float,
     axes.plot(grid, law(grid) / size, color=theme.ink, linewidth=1.2, alpha=0.8)
 
 
-def _samples_law(fitted: Mapping[str, Any] | None) -> tuple[Law | None, list[Law]]:
-    """S(B) = s_min (1 + (B / b_crit)^gamma)^(1 / gamma) and the corners of its parameters' intervals."""
-    law = (fitted or {}).get("samples")
-    if not law or law.get("s_min") is None or law.get("b_crit") is None:
+def _samples_law(fitted: Mapping[str, Any]) -> tuple[Law | None, list[Law]]:
+    """S(B), and the corners of its parameters' intervals; none where a parameter is only bounded."""
+    law = fitted.get("samples") or {}
+    if law.get("s_min") is None or law.get("b_crit") is None:
         return None, []
     gamma = law.get("gamma") or 1.0
-
-    def curve(s_min: float, b_crit: float) -> Law:
-        return lambda batch: s_min * (1 + (batch / b_crit) ** gamma) ** (1 / gamma)
-
-    s_range, b_range = law.get("s_min_interval"), law.get("b_crit_interval")
-    band = [curve(s, b) for s in s_range or () for b in b_range or () if s is not None and b is not None]
-    return curve(law["s_min"], law["b_crit"]), band
+    s_range, b_range = law.get("s_min_interval") or (), law.get("b_crit_interval") or ()
+    band: list[Law] = [
+        SamplesLaw(s, b, gamma).samples for s in s_range for b in b_range if s is not None and b is not None
+    ]
+    return SamplesLaw(law["s_min"], law["b_crit"], gamma).samples, band
 
 
-def _throughput_law(fitted: Mapping[str, Any] | None) -> Law | None:
-    """R(B) = B / Σ (a + b B) over the parts of an update; None unless a total or all parts are fitted."""
-    parts = (fitted or {}).get("update_seconds") or {}
-    total = parts.get("total")
-    terms = [total] if total else [part for part in parts.values() if isinstance(part, Mapping)]
-    terms = [term for term in terms if term.get("a") is not None and term.get("b") is not None]
-    if not terms:
+def _throughput_law(fitted: Mapping[str, Any]) -> Law | None:
+    """R(B) of the fitted seconds of a whole update."""
+    total = (fitted.get("update_seconds") or {}).get("total")
+    if total is None:
         return None
-    a, b = sum(term["a"] for term in terms), sum(term["b"] for term in terms)
-    return lambda batch: batch / (a + b * batch)
+    return UpdateSecondsLaw(
+        **{key: total[key] for key in ("form", "a", "b", "c", "knee", "power")}
+    ).throughput

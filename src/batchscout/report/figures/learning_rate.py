@@ -55,9 +55,15 @@ def learning_rate(sweep: Sweep, theme: Theme) -> Figure | None:
         if time is None:
             axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor=theme.grid))
         axes.text(
-            x, y, text, ha="center", va="center", fontsize=8, color=theme.bad if time is None else theme.ink,
+            x,
+            y,
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=theme.bad if time is None else theme.ink,
             fontweight="bold" if best.get(row["batch_size"]) == row["lr"] else "normal",
-        )  # fmt: skip
+        )
     ridge = [(batches.index(batch), rates.index(lr)) for batch, lr in sorted(best.items())]
     for x, y in ridge:
         axes.add_patch(
@@ -73,7 +79,7 @@ def learning_rate(sweep: Sweep, theme: Theme) -> Figure | None:
 def _shade(time: float, best: float, worst: float) -> float:
     """Opacity: the faster, the stronger, by logarithm."""
     spread = max(math.log(worst / best), math.log(2))
-    return 0.08 + 0.72 * (1 - math.log(time / best) / spread) ** 1.5
+    return 0.08 + 0.72 * math.pow(1 - math.log(time / best) / spread, 1.5)
 
 
 def _failure(sweep: Sweep, row: Mapping[str, Any]) -> str:

@@ -29,9 +29,14 @@ def mountain(sweep: Sweep, theme: Theme) -> Figure | None:
         axes.axhline(sweep.target, color=theme.ink, linewidth=1.0, linestyle=(0, (4, 3)))
         log_axis(axes, "x", text)
     left.annotate(
-        f"target {digits(sweep.target)}", (0.01, sweep.target), xycoords=("axes fraction", "data"), xytext=(0, 3),
-        textcoords="offset points", color=theme.ink, fontsize=8,
-    )  # fmt: skip
+        f"target {digits(sweep.target)}",
+        (0.01, sweep.target),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color=theme.ink,
+        fontsize=8,
+    )
     _legend(figure, left, batches, best, theme)
     return figure
 
@@ -39,7 +44,7 @@ def mountain(sweep: Sweep, theme: Theme) -> Figure | None:
 def _line(
     axes: Axes, trace: Trace, x: list[float], size: float, colour: str, is_best: bool, crossing: float | None
 ) -> None:
-    """Evaluations after the start (0 has no place on a logarithmic axis), a dot where the target was reached."""
+    """Evaluations after the start (0 has no place on a logarithmic axis), a dot at the crossing."""
     pairs = [(value / size, score) for value, score in zip(x, trace.score, strict=True) if value > 0]
     if not pairs:
         return
@@ -72,9 +77,15 @@ def _legend(figure: Figure, axes: Axes, batches: list[int], best: int | None, th
         for batch in batches
     ]
     legend = figure.legend(
-        handles=handles, title="batch size (rollouts per update)", loc="outside upper center",
-        ncols=min(len(batches), 10), frameon=False, handlelength=1.2, columnspacing=1.2, labelcolor=theme.ink,
-    )  # fmt: skip
+        handles=handles,
+        title="batch size (rollouts per update)",
+        loc="outside upper center",
+        ncols=min(len(batches), 10),
+        frameon=False,
+        handlelength=1.2,
+        columnspacing=1.2,
+        labelcolor=theme.ink,
+    )
     legend.get_title().set_color(theme.ink)
     for text in legend.get_texts():
         if text.get_text().endswith("(best)"):

@@ -14,7 +14,7 @@ SHADES = (1, 10, 4, 13, 7)  # of the sequential scale: neighbours in the stack d
 
 
 def phases(sweep: Sweep, theme: Theme) -> Figure | None:
-    """Stacked seconds per 1,000 samples (the inverse of throughput), so that the bars show both split and speed."""
+    """Stacked seconds per 1,000 samples (the inverse of throughput): both split and speed."""
     split = _split(sweep)
     if not split:
         return None
@@ -35,9 +35,15 @@ def phases(sweep: Sweep, theme: Theme) -> Figure | None:
         if not height.any():
             continue
         axes.bar(
-            range(len(batches)), height, bottom=bottom, width=0.72, color=theme.steps[SHADES[index]],
-            edgecolor=theme.paper, linewidth=0.8, label=phase,
-        )  # fmt: skip
+            range(len(batches)),
+            height,
+            bottom=bottom,
+            width=0.72,
+            color=theme.steps[SHADES[index]],
+            edgecolor=theme.paper,
+            linewidth=0.8,
+            label=phase,
+        )
         bottom += height
     axes.set_xticks(range(len(batches)), [str(batch) for batch in batches])
     legend = figure.legend(loc="outside right center", frameon=False, labelcolor=theme.ink, reverse=True)
@@ -46,7 +52,7 @@ def phases(sweep: Sweep, theme: Theme) -> Figure | None:
 
 
 def _split(sweep: Sweep) -> dict[int, dict[str, float]]:
-    """batch_size → phase → seconds per 1,000 samples, over all jobs that reported phases, warm-up left out."""
+    """batch_size → phase → seconds per 1,000 samples, over all jobs that reported phases, without warm-up."""
     seconds: dict[int, dict[str, float]] = {}
     samples: dict[int, float] = {}
     for job in sweep.view.jobs:

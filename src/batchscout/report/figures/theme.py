@@ -1,8 +1,8 @@
 """Colours and shapes of all figures: colour-blind safe, one drawing for PNG files and for the themed page.
 
-Batch sizes lie on one sequential scale (viridis: ordered in lightness too, for those who see no hue). On the page
-every colour is a CSS variable, so that light and dark need no second drawing: figures are drawn in stand-in
-colours, which `to_svg` replaces.
+Batch sizes lie on one sequential scale (viridis: ordered in lightness too, for those who see no hue). On the
+page every colour is a CSS variable, so that light and dark need no second drawing: figures are drawn in
+stand-in colours, which `to_svg` replaces.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from batchscout.report.numbers import count, digits
 
@@ -100,9 +101,8 @@ def css_variables(theme: Theme) -> dict[str, str]:
 
 
 def new_figure(width: float, height: float, panels: int = 1, **grid: object) -> tuple[Figure, list[Axes]]:
-    """An empty figure (inches) with its panels side by side. Not pyplot: nothing global, any thread may draw."""
-    style = {"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none"}
-    with rc_context(style):
+    """An empty figure (inches) with its panels side by side. Not pyplot: any thread may draw."""
+    with rc_context({"font.family": "sans-serif", "font.size": 9}):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(1, panels, squeeze=False, gridspec_kw=grid or None)[0]
     return figure, list(axes)
@@ -140,7 +140,7 @@ def batch_axis(axes: Axes, batches: Iterable[int]) -> None:
 
 def log_axis(axes: Axes, which: str, text: str = "digits") -> None:
     """A logarithmic axis with plain numbers at 1, 2 and 5. text: digits or count."""
-    write = {"digits": digits, "count": lambda value: count(value, is_short=True)}[text]
+    write = partial(count, is_short=True) if text == "count" else digits
     getattr(axes, f"set_{which}scale")("log")
     axis = getattr(axes, f"{which}axis")
     low, high = sorted(getattr(axes, f"get_{which}lim")())
@@ -149,7 +149,6 @@ def log_axis(axes: Axes, which: str, text: str = "digits") -> None:
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def to_png(figure: Figure) -> bytes:
@@ -168,18 +167,10 @@ def to_svg(figure: Figure, name: str) -> str:
     svg = svg[svg.index("<svg") :]
     for number, variable in enumerate(NAMES, start=1):
         svg = svg.replace(f"#0101{number:02x}", f"var(--{variable})")
-    for prefix, variable in (("0200", "step"), ("0300", "on")):
-        svg = re.sub(
-            rf"#{prefix}([0-9a-f]{{2}})", lambda match, v=variable: f"var(--{v}{int(match[1], 16)})", svg
-        )
+    svg = re.sub(r"#0200([0-9a-f]{2})", lambda match: f"var(--step{int(match[1], 16)})", svg)
+    svg = re.sub(r"#0300([0-9a-f]{2})", lambda match: f"var(--on{int(match[1], 16)})", svg)
     svg = re.sub(r'(id="|href="#|url\(#)', rf"\1{name}-", svg)
-    svg = re.sub(
-        r"font: ([^;\"]*?)'[^;\"]*", r"font: \1var(--font)", svg
-    )  # the page's font, not matplotlib's list
+    svg = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1var(--font)", svg)  # the page's own font
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return re.sub(
-        r'(<svg[^>]*?) width="[^"]*"',
-        r"\1",
-        re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1),
-        count=1,
-    )
+    head, rest = svg.split(">", 1)
+    return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + rest  # the page decides the size

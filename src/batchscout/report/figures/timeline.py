@@ -40,22 +40,33 @@ def timeline(sweep: Sweep, theme: Theme) -> Figure | None:
         colour = theme.step(row["batch_size"], batches)
         broken = row["outcome"] in ("failed", "diverged", "infeasible", "cancelled")
         axes.barh(
-            lane, right - left, left=left, height=0.7, color=colour, alpha=0.25 if broken else 1.0,
-            hatch="////" if row["outcome"] in ("stopped", "capped") else None, edgecolor=theme.bad if broken else theme.paper,
+            lane,
+            right - left,
+            left=left,
+            height=0.7,
+            color=colour,
+            alpha=0.25 if broken else 1.0,
+            hatch="////" if row["outcome"] in ("stopped", "capped") else None,
+            edgecolor=theme.bad if broken else theme.paper,
             linewidth=1.2 if broken else 0.5,
-        )  # fmt: skip
+        )
         if len(rows) <= LABELS and (right - left) > 0.035 * (max(ends) - origin) / unit.size:
             axes.text(
-                (left + right) / 2, lane, str(row["batch_size"]), ha="center", va="center", fontsize=7,
+                (left + right) / 2,
+                lane,
+                str(row["batch_size"]),
+                ha="center",
+                va="center",
+                fontsize=7,
                 color=theme.ink if broken else theme.on_step(row["batch_size"], batches),
-            )  # fmt: skip
+            )
     axes.set_yticks(range(count), [str(lane + 1) for lane in range(count)] if count <= 20 else [""] * count)
     axes.set_ylim(count - 0.4, -0.6)
     return figure
 
 
 def answers(sweep: Sweep, theme: Theme) -> Figure | None:
-    """The recommended batch size after each job, against what had been spent; None with fewer than two answers."""
+    """The recommended batch size after each job, against what had been spent; None with fewer than two."""
     growing = [item for item in sweep.result["recommendations"] if item["batch_size"] is not None]
     if len(growing) < 2:
         return None
