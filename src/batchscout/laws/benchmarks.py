@@ -37,14 +37,24 @@ def minimum_acceptable_mean(reference: ArrayLike, *, submitted_runs: int, reject
     rcp_checker.py.
     """
     array = positive("reference", reference)
-    mean, deviation = olympic_mean(array, rejected=rejected), float(array.std())
+    return minimum_mean(
+        olympic_mean(array, rejected=rejected),
+        float(array.std()),
+        reference_runs=len(array) - 2 * rejected,
+        submitted_runs=submitted_runs - 2,
+    )
+
+
+def minimum_mean(mean: float, deviation: float, *, reference_runs: int, submitted_runs: int) -> float:
+    """The same from summary statistics; both numbers of runs are those left after dropping."""
     if deviation == 0:
         return mean
-    n, m = len(array) - 2 * rejected, submitted_runs - 2
-    if m < 1:
-        raise LawError(f"submitted_runs={submitted_runs}; at least 3 are needed, two of which are dropped")
-    error = deviation * math.sqrt(1 / n + 1 / m)
-    return mean - float(stats.t.ppf(0.95, n + m - 2)) * error
+    if min(reference_runs, submitted_runs) < 1:
+        raise LawError(
+            f"{reference_runs} and {submitted_runs} runs are left after dropping; one of each is needed"
+        )
+    error = deviation * math.sqrt(1 / reference_runs + 1 / submitted_runs)
+    return mean - float(stats.t.ppf(0.95, reference_runs + submitted_runs - 2)) * error
 
 
 def prune_reference_points(points: Mapping[int, float]) -> dict[int, float]:

@@ -19,6 +19,8 @@ from batchscout.errors import LawError
 from batchscout.laws.observations import Array
 
 LEVELS = 25
+START, END = 0.2, 0.95
+"""Share of the common rise in score that is compared: at its start a curve is flat, and its samples mean nothing."""
 Curve = tuple[ArrayLike, ArrayLike]
 """(samples (n,), score (n,)) of one run."""
 
@@ -136,7 +138,7 @@ def _shift(base: Sequence[tuple[Array, Array]], other: Sequence[tuple[Array, Arr
     low, high = max(a[1][0], b[1][0]), min(a[1][-1], b[1][-1])
     if high <= low:
         return None
-    scores = low + (high - low) * (np.arange(LEVELS) + 0.5) / LEVELS
+    scores = np.linspace(low + START * (high - low), low + END * (high - low), LEVELS)
     return float(np.mean(_at_scores(b, scores) - _at_scores(a, scores)))
 
 
