@@ -28,7 +28,8 @@ def run_sweep(
     command: Sequence[str] = (),
     source: Path | None = None,
 ) -> ExitCode:
-    """Run, go on with, or extend the sweep in `directory` until it is complete, exhausted, failed or interrupted.
+    """Run, go on with, or extend the sweep in `directory` until it is complete, exhausted, failed or
+    interrupted.
 
     directory  made where it does not exist; one that holds a sweep is resumed under the rules of DESIGN §2
     executor   where jobs run; a ReplayExecutor brings its own virtual clock and journals

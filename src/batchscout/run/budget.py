@@ -1,4 +1,5 @@
-"""What a sweep may use. Every limit that is set counts; the first one reached ends the sweep as `exhausted`."""
+"""What a sweep may use. Every limit that is set counts; the first one reached ends the sweep as
+`exhausted`."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Spending:
     wall_seconds: float = 0.0
 
     def exceeded(self, budget: Budget) -> str | None:
-        """The first limit that is used up, in words, or None. The number of jobs is `is_last_job`'s matter."""
+        """The first limit that is used up, in words, or None. The number of jobs is `is_last_job`'s
+        matter."""
         for name, limit in budget.limits().items():
             if name != "jobs" and getattr(self, name) >= limit:
                 return f"budget.{name}={limit:g} is used up ({getattr(self, name):.6g})"

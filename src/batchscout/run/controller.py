@@ -1,8 +1,8 @@
 """The loop that runs a sweep: look, stop, refill, write down; one free slot is refilled at once.
 
-It keeps nothing that is not also in the sweep's directory: killed at any instant and started again it re-attaches to
-what runs, imports what ended meanwhile, and submits nothing twice. The same code runs on the real clock and on the
-virtual one of a replay.
+It keeps nothing that is not also in the sweep's directory: killed at any instant and started again it
+re-attaches to what runs, imports what ended meanwhile, and submits nothing twice. The same code runs on the
+real clock and on the virtual one of a replay.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class Controller:
         self._pause = settings.poll_seconds[0]
 
     def run(self) -> ExitCode:
-        """Until the sweep is complete, exhausted, failed or interrupted. Jobs are never ended by an interrupt."""
+        """Until the sweep is complete, exhausted, failed or interrupted. Jobs are never ended by an
+        interrupt."""
         with raised_as_interrupts():
             try:
                 self._restore()
@@ -84,9 +85,7 @@ class Controller:
         self._catch_up_clock()
         self._publisher.begin(self._jobs)
         self._reopen(was_stopped=_was_stopped_by_failures(past))
-        for watched in self._jobs:
-            if watched.record.is_submitted and watched.record.submissions[-1].handle is None:
-                self._note_failure(watched, self._submitter.reconcile(watched))
+        self._reconcile()
         plan = getattr(self._search, "plan", None)
         if plan is not None:
             self._jobs += self._submitter.plan(plan(), self._jobs)
@@ -237,9 +236,7 @@ class Controller:
     def _cancel_disobedient(self) -> None:
         """A queued job cannot obey, and one that is stuck does not."""
         for watched in self._jobs:
-            submission = watched.record.current and watched.record.current.submission(
-                watched.record.job.job_id
-            )
+            submission = watched.submission
             if watched.record.stop is None or submission is None:
                 continue
             watched.stop_asked = watched.stop_asked or self._clock.now()
@@ -258,11 +255,8 @@ class Controller:
             "max_failures", explanation=f"the first {count} jobs all failed with: {failure}"
         )
         for watched in waiting:
-            submission = watched.record.current and watched.record.current.submission(
-                watched.record.job.job_id
-            )
-            if submission is not None:
-                self._executor.cancel(submission)
+            if watched.submission is not None:
+                self._executor.cancel(watched.submission)
             watched.record.finish(
                 Outcome.CANCELLED, failures.POLICY, f"max_failures={count}: {failure}", self._clock.now()
             )
@@ -275,17 +269,20 @@ class Controller:
 
     def _refill(self) -> None:
         """Fill every free slot: planned jobs first, then what the search proposes."""
-        for watched in self._jobs:
-            if watched.record.is_submitted and watched.record.submissions[-1].handle is None:
-                if not self._submitter.is_busy:
-                    self._note_failure(watched, self._submitter.reconcile(watched))
+        self._reconcile()
         while self._has_free_slot() and not self._stopped_by_failures:
-            watched = self._next()
-            if watched is None:
+            found = self._next()
+            if found is None:
                 return
-            if self._skip_if_too_large(watched):
-                continue
-            self._submit(watched)
+            if not self._skip_if_too_large(found):
+                self._submit(found)
+
+    def _reconcile(self) -> None:
+        """Find out about submissions whose answer was lost."""
+        for watched in self._jobs:
+            current = watched.record.current
+            if current is not None and current.handle is None and not self._submitter.is_busy:
+                self._note_failure(watched, self._submitter.reconcile(watched))
 
     def _has_free_slot(self) -> bool:
         return sum(w.holds_slot for w in self._jobs) < self._executor.slots and not self._submitter.is_busy
@@ -326,7 +323,8 @@ class Controller:
         return None
 
     def _accept(self, proposal: Proposal) -> Watched | None:
-        """A new job, or a stopped one to be continued. One that exists already ends the search: it would ask for ever."""
+        """A new job, or a stopped one to be continued. One that exists already ends the search: it would ask
+        for ever."""
         if proposal.resume is not None:
             found = next(w for w in self._jobs if w.record.job.job_id == proposal.resume)
             found.record.reopen()

@@ -1,4 +1,5 @@
-"""Where jobs run, seen from the controller. Peers: local, slurm, debug (in process), replay (virtual clock)."""
+"""Where jobs run, seen from the controller. Peers: local, slurm, debug (in process), replay (virtual
+clock)."""
 
 from __future__ import annotations
 
@@ -16,13 +17,14 @@ class SchedulerState(StrEnum):
     RUNNING = "running"
     COMPLETING = "completing"
     REQUEUED = "requeued"  # preempted or requeued; will run again under the same id
-    ENDED = "ended"  # the scheduler knows that it ended; `detail` says how (COMPLETED, FAILED, TIMEOUT, OUT_OF_MEMORY, …)
+    ENDED = "ended"  # `detail` says how (COMPLETED, FAILED, TIMEOUT, OUT_OF_MEMORY, …)
     ABSENT = "absent"  # a *successful* query did not list it
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission of one job. handle: what finds it again from any process (Slurm id, pid and start time)."""
+    """One submission of one job. handle: what finds it again from any process (Slurm id, pid and start
+    time)."""
 
     job_id: str
     handle: str
@@ -47,13 +49,14 @@ class Executor(Protocol):
     slots: int
 
     def submit(self, job_dir: Path, *, name: str) -> Submission:
-        """Submit the job whose directory holds job.json. Returns at once. Raises LaunchError."""
+        """Submit the job whose directory holds job.json. Returns at once. Raises LaunchError, or SchedulerBusy."""
 
     def find(self, name: str) -> Submission | None:
         """The live submission with this name (an answer to a submit may have been lost), or None."""
 
     def poll(self, submissions: Sequence[Submission]) -> Mapping[str, Status] | None:
-        """job_id → Status, by one query for all; None where the query itself failed (means nothing about jobs)."""
+        """job_id → Status, by one query for all; None where the query itself failed (means nothing about
+        jobs)."""
 
     def cancel(self, submission: Submission) -> None:
         """End it by force. Idempotent."""

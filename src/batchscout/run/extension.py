@@ -1,4 +1,5 @@
-"""What may differ when a sweep directory is used again (DESIGN §2): growth is taken, anything else is an error."""
+"""What may differ when a sweep directory is used again (DESIGN §2): growth is taken, anything else is an
+error."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def differences(content: Mapping[str, Any], settings: SweepSettings) -> list[str
 
 
 def check_extension(content: Mapping[str, Any], settings: SweepSettings) -> None:
-    """Raises SweepError, one line that names every field, if the sweep recorded in `content` is a different one."""
+    """Raises SweepError, one line that names every field, if the sweep recorded in `content` is a different
+    one."""
     faults = differences(content, settings)
     if faults:
         raise SweepError(

@@ -1,4 +1,5 @@
-"""When a fault common to all jobs ends the sweep early, and what of it runs again on resume (CASES C03, C40)."""
+"""When a fault common to all jobs ends the sweep early, and what of it runs again on resume (CASES C03,
+C40)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ POLICY = "max_failures"
 def common_failure(jobs: Sequence[Watched], max_failures: int) -> str | None:
     """The failure that every job so far ended with, if there are `max_failures` of them; None otherwise.
 
-    A single job that ended in another way, or is evaluated beyond its start, shows that the fault is not a common one.
+    A single job that ended in another way, or is evaluated beyond its start, shows that the fault is not a
+    common one.
     """
     ended = [w.record for w in jobs if w.record.is_final and not w.record.is_skipped]
     if len(ended) < max_failures or any(r.outcome is not Outcome.FAILED for r in ended):

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def write_json(path: Path, content: Any, *, is_durable: bool = True) -> None:
-    """Replace `path` atomically: a reader sees the old text or the new one. Strict JSON (no NaN, no infinity).
+    """Replace `path` atomically: a reader sees the old text or the new one. Strict JSON (no NaN, no
+    infinity).
 
     is_durable  also survives a crash of the machine; costs a disk flush
     """
@@ -23,7 +24,7 @@ def write_json(path: Path, content: Any, *, is_durable: bool = True) -> None:
     beside.replace(path)
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path) -> Any:
     """The content, None where there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))

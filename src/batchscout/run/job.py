@@ -1,7 +1,8 @@
-"""One job of a sweep: what it is, how often it was submitted, and what became of it. All of it lives in job.json.
+"""One job of a sweep: what it is, how often it was submitted, and what became of it. All of it lives in
+job.json.
 
-Only the controller writes job.json (a worker reads it at its start), always as a whole and atomically, so a controller
-killed between any two instructions finds a consistent record.
+Only the controller writes job.json (a worker reads it at its start), always as a whole and atomically, so a
+controller killed between any two instructions finds a consistent record.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ class JobRecord:
 
 
 def read_records(jobs_directory: Path) -> list[JobRecord]:
-    """All jobs of a sweep, in order of creation. A directory without job.json was never planned and is passed over."""
+    """All jobs of a sweep, in order of creation. A directory without job.json was never planned and is passed
+    over."""
     contents = (read_json(path / "job.json") for path in sorted(jobs_directory.glob("*")) if path.is_dir())
     return sorted((JobRecord.from_mapping(c) for c in contents if c), key=lambda r: r.job.index)
 
@@ -192,7 +194,8 @@ def job_id(kind: Kind, point: Point, seed: int) -> str:
 
 
 def free_id(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted`, or with a number where another job has it (rates that differ beyond six digits, further probes)."""
+    """`wanted`, or with a number where another job has it (rates that differ beyond six digits, further
+    probes)."""
     known = set(taken)
     numbers = (f"{wanted}-{n}" for n in range(2, len(known) + 3))
     return wanted if wanted not in known else next(name for name in numbers if name not in known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +15,10 @@ from batchscout.measure.journal import JournalTail
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is derived is kept
 class JournalView:
-    """All attempts of one job as of now, oldest first; attempts[i] is attempt i + 1. added: since the last look."""
+    """All attempts of one job as of now, oldest first; attempts[i] is attempt i + 1. added: since the last
+    look."""
 
     attempts: list[list[Event]] = field(default_factory=list)
     added: list[Event] = field(default_factory=list)
@@ -37,9 +39,20 @@ class JournalView:
         """The newest event."""
         return next((events[-1] for events in reversed(self.attempts) if events), None)
 
-    def starts(self) -> list[Event]:
+    @cached_property
+    def starts(self) -> tuple[Event, ...]:
         """One start event an attempt."""
-        return [e for events in self.attempts for e in events if e["event"] == "start"]
+        return tuple(e for events in self.attempts for e in events if e["event"] == "start")
+
+    @cached_property
+    def allocated_seconds(self) -> float:
+        """Wall time of all attempts, start-up included."""
+        total = 0.0
+        for events in self.attempts:
+            if events:
+                startup = events[0].get("startup_seconds") or 0.0
+                total += max(0.0, float(events[-1]["time"] - events[0]["time"] + startup))
+        return total
 
 
 class JournalSource(Protocol):

@@ -16,7 +16,8 @@ NOTHING: dict[str, Any] = {"samples": None, "update_seconds": None, "learning_ra
 
 
 def laws_of_jobs(jobs: Iterable[JobObservation], target: Target) -> dict[str, Any]:
-    """result.json's `laws`: samples, update_seconds, learning_rate, warnings. A law that cannot be fitted is None."""
+    """result.json's `laws`: samples, update_seconds, learning_rate, warnings. A law that cannot be fitted is
+    None."""
     rows = [row for job in jobs if (row := point_row(job, target)) is not None]
     if not rows:
         return dict(NOTHING)

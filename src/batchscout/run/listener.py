@@ -1,4 +1,5 @@
-"""Who is told what the controller sees (tracking, terminal). Listeners only look: they cannot change a decision."""
+"""Who is told what the controller sees (tracking, terminal). Listeners only look: they cannot change a
+decision."""
 
 from __future__ import annotations
 

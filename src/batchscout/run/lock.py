@@ -1,8 +1,9 @@
 """One controller per sweep directory.
 
-`controller.lock` names host, process and the process's start time, with a heartbeat. A lock of a dead process of this
-host is taken over at once, one of another host when its heartbeat has been silent for STALE_SECONDS. Taking happens
-under an advisory lock on a file beside it, so that two that see the same dead lock do not both take it.
+`controller.lock` names host, process and the process's start time, with a heartbeat. A lock of a dead process
+of this host is taken over at once, one of another host when its heartbeat has been silent for STALE_SECONDS.
+Taking happens under an advisory lock on a file beside it, so that two that see the same dead lock do not both
+take it.
 """
 
 from __future__ import annotations

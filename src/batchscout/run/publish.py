@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from batchscout.clock import Clock, RealClock
+from batchscout.measure.journal import strict
 from batchscout.run.laws_part import NOTHING, laws_of_jobs
 from batchscout.run.listener import Listener, SweepView
 from batchscout.run.result import Progress, build_result
@@ -151,7 +152,9 @@ class Publisher:
 
     def _result(self, jobs: Sequence[Watched]) -> dict[str, Any]:
         progress = Progress(self._sweep.sweep, self._status, self.elapsed_seconds, self._history)
-        return build_result(progress, self._settings, jobs, self._answer, self._laws)
+        result = build_result(progress, self._settings, jobs, self._answer, self._laws)
+        content: dict[str, Any] = strict(result, [])  # an open end of an interval is null in strict JSON
+        return content
 
     def _view(self, jobs: Sequence[Watched]) -> SweepView:
         return SweepView(

@@ -1,6 +1,8 @@
-"""Recorded sweeps: one file of JSON lines that holds what a sweep measured, to be replayed or passed on (DESIGN §4).
+"""Recorded sweeps: one file of JSON lines that holds what a sweep measured, to be replayed or passed on
+(DESIGN §4).
 
-Line 1 is the header, every further line one job's curve. Probes are not recorded: a replay makes them from the curves.
+Line 1 is the header, every further line one job's curve. Probes are not recorded: a replay makes them from
+the curves.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +71,8 @@ class RecordedSweep:
 
     @classmethod
     def read(cls, path: Path) -> RecordedSweep:
-        """Raises ConfigError if there is no such file, SweepError naming the line if it is not a recorded sweep."""
+        """Raises ConfigError if there is no such file, SweepError naming the line if it is not a recorded
+        sweep."""
         lines = _lines(Path(path))
         number, header = next(lines, (0, None))
         if header is None:
@@ -86,7 +90,7 @@ class RecordedSweep:
             batch_sizes=tuple(sorted(int(b) for b in header["batch_sizes"])),
             lrs=tuple(sorted(float(lr) for lr in header["learning_rates"])),
             seeds=tuple(sorted(int(s) for s in header["seeds"])),
-            gpus=int(header["gpus"]),
+            gpus=int(header["gpus"] or 0),
             jobs=jobs,
             gpu=header.get("gpu"),
             startup_seconds=float(header.get("startup_seconds") or 0.0),
@@ -110,7 +114,8 @@ class RecordedSweep:
 
 
 def export_sweep(directory: Path) -> list[str]:
-    """The recorded form of a sweep directory, line by line (no line ends). Jobs without a result are left out.
+    """The recorded form of a sweep directory, line by line (no line ends). Jobs without a result are left
+    out.
 
     Raises  SweepError if it holds no result.
     """
@@ -182,6 +187,6 @@ def _job(path: Path, number: int, content: Any) -> tuple[tuple[Point, int], Reco
         raise SweepError(f"{path} line {number}: {', '.join(SERIES)} differ in length")
     for name in ("samples", "seconds"):
         values = content[name]
-        if any(later < earlier for earlier, later in zip(values, values[1:], strict=False)):
+        if any(later < earlier for earlier, later in pairwise(values)):
             raise SweepError(f"{path} line {number}: {name} decreases; it must be cumulative")
     return (point, seed), RecordedJob(point, seed, outcome, content)

@@ -1,9 +1,10 @@
-"""An executor that replays a recorded sweep on a virtual clock, with the journals that its jobs would have written.
+"""An executor that replays a recorded sweep on a virtual clock, with the journals that its jobs would have
+written.
 
-A job runs along its recorded curve. A stop request takes effect at its next evaluation; the job then costs what it
-ran, and going on with it costs the rest. A probe of k updates costs the recorded time of the first k updates and shows
-no score. Several slots run in parallel on the virtual clock. Caps of the configuration do not apply: the recording
-has its own. Journals are kept in memory and written as files when a job ends.
+A job runs along its recorded curve. A stop request takes effect at its next evaluation; the job then costs
+what it ran, and going on with it costs the rest. A probe of k updates costs the recorded time of the first k
+updates and shows no score. Several slots run in parallel on the virtual clock. Caps of the configuration do
+not apply: the recording has its own. Journals are kept in memory and written as files when a job ends.
 """
 
 from __future__ import annotations

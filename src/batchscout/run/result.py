@@ -67,7 +67,7 @@ def build_result(
 def job_row(watched: Watched, job: JobObservation, settings: SweepSettings) -> dict[str, Any]:
     """One job, from its own curve only."""
     record, curve = watched.record, watched.curve
-    starts = watched.view.starts()
+    starts = watched.view.starts
     found = measurement(job, settings.context.target) if job.kind != "probe" else None
     start, last = (starts[-1] if starts else {}), watched.view.last()
     total = job.seconds - (float(curve.lost_seconds) if curve is not None else 0.0)
@@ -123,8 +123,8 @@ def recommendation_row(answer: Recommendation | None) -> dict[str, Any] | None:
 
 
 def levels(jobs: Sequence[JobObservation], target: Target) -> list[dict[str, Any]]:
-    """The answer at each further score, from easy to hard; where nothing reached the target, also at the best level
-    that anything did reach."""
+    """The answer at each further score, from easy to hard; where nothing reached the target, also at the best
+    level that anything did reach."""
     wanted = list(target.levels)
     if best_point(pool_points(jobs, target)) is None and (highest := highest_level(jobs, target)) is not None:
         wanted.append(highest)

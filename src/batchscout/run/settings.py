@@ -1,4 +1,5 @@
-"""What the controller must know of a sweep. Built from the configuration (and a recording's header) at the edge."""
+"""What the controller must know of a sweep. Built from the configuration (and a recording's header) at the
+edge."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class SweepSettings:
 
     name              of the sweep file (`demo`); with the start time it makes the sweep's id
     config            the resolved configuration, JSON-able; goes to sweep.json
-    measured          the part that enters a job's measurement (DESIGN: plan signature), without lists and seeds
+    measured          the part that enters a job's measurement (DESIGN: plan signature), without lists and
+                      seeds
     job_config        (point, seed) → one job's resolved configuration, JSON-able; goes to job.json
     context           space, target (levels and clock included), search seed, tolerance, slots
     search            name of the search (grid, random, tpe, gp, time_to_target)

@@ -24,6 +24,6 @@ def spent(jobs: Iterable[Watched], settings: SweepSettings, elapsed_seconds: flo
 
 def gpu_hours(watched: Watched, settings: SweepSettings) -> float:
     """Allocated wall time of all attempts times GPUs."""
-    starts = watched.view.starts()
+    starts = watched.view.starts
     gpus = starts[-1].get("gpus") if starts else None
-    return watched.allocated_seconds * (settings.gpus if gpus is None else gpus) / 3600.0
+    return watched.view.allocated_seconds * (settings.gpus if gpus is None else gpus) / 3600.0

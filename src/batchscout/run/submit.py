@@ -1,9 +1,9 @@
 """Planning and submitting jobs so that nothing is ever submitted twice, wherever the controller is killed.
 
-A job is written down before anything else; each submission is written down as an intent (its unique name) before the
-executor is asked, and completed with the handle afterwards. After a restart an intent without a handle is looked up by
-that name; if nothing of it is found, neither in the scheduler nor as an attempt in the job's directory, it never
-happened.
+A job is written down before anything else; each submission is written down as an intent (its unique name)
+before the executor is asked, and completed with the handle afterwards. After a restart an intent without a
+handle is looked up by that name; if nothing of it is found, neither in the scheduler nor as an attempt in the
+job's directory, it never happened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MAX_BUSY_SECONDS = 60.0
 
 
 class Submitter:
-    """Turns proposals into jobs, and jobs into submissions. snapshot: number of the code that new jobs run."""
+    """Turns proposals into jobs, and jobs into submissions. snapshot: number of the code that new jobs
+    run."""
 
     def __init__(
         self,
@@ -78,7 +79,8 @@ class Submitter:
         return self._clock.now() < self._busy_until
 
     def submit(self, watched: Watched) -> str | None:
-        """Submit a planned job. Returns why it could not be (now final: failed), None if it was, or will be later."""
+        """Submit a planned job. Returns why it could not be (now final: failed), None if it was, or will be
+        later."""
         record, job = watched.record, watched.record.job
         if not watched.view.attempts and self._snapshot is not None and job.snapshot != self._snapshot:
             record.job = replace(job, snapshot=self._snapshot)  # it has measured nothing yet: the newest code
@@ -109,7 +111,8 @@ class Submitter:
         return None
 
     def reconcile(self, watched: Watched) -> str | None:
-        """An intent whose answer is not known: adopt what runs under its name, or take it back, or submit it again.
+        """An intent whose answer is not known: adopt what runs under its name, or take it back, or submit it
+        again.
 
         Returns  why the job failed, None otherwise.
         """
@@ -119,7 +122,8 @@ class Submitter:
         if found is not None:
             record.update_current(handle=found.handle, submitted=found.submitted)
         elif len(attempt_paths(watched.directory)) > current.attempts_before:
-            # it started and is gone from the scheduler: the journal says how it ended, or the watchdog finds it lost
+            # it started and is gone from the scheduler: the journal says how it ended, or the watchdog finds
+            # it lost
             record.update_current(handle="", submitted=current.intended)
         elif self.is_busy:
             return None

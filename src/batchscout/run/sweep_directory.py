@@ -121,7 +121,8 @@ class SweepDirectory:
 
 
 def plan_signature(settings: SweepSettings) -> str:
-    """What two sweeps share that measure the same thing: lists of settings, seeds and budgets play no part."""
+    """What two sweeps share that measure the same thing: lists of settings, seeds and budgets play no
+    part."""
     return digest(settings.measured)
 
 

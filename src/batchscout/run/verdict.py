@@ -46,7 +46,8 @@ def _allowed(ending: Classification, max_requeues: int) -> int:
 
 
 def _smaller_micro_batch(record: JobRecord, ending: Classification) -> int | None:
-    """Half the rollouts per forward pass after GPU memory ran out in learning; None where that was tried, or cannot be.
+    """Half the rollouts per forward pass after GPU memory ran out in learning; None where that was tried, or
+    cannot be.
 
     The result is the same for any of them, so it stays the same logical job.
     """

@@ -1,8 +1,9 @@
-"""What each job is doing: the scheduler's answers and the journals put together, and what became of jobs that ended.
+"""What each job is doing: the scheduler's answers and the journals put together, and what became of jobs that
+ended.
 
-The journal decides (`classify`); the scheduler only says whether a job still lives. An empty or failed answer of the
-scheduler means nothing: a job is gone only when two successful queries GONE_SECONDS apart lack it and its journal has
-been silent for the watchdog's time.
+The journal decides (`classify`); the scheduler only says whether a job still lives. An empty or failed answer
+of the scheduler means nothing: a job is gone only when two successful queries GONE_SECONDS apart lack it and
+its journal has been silent for the watchdog's time.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from batchscout.clock import Clock
 from batchscout.errors import JournalError
 from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.run.classify import Classification, classify
-from batchscout.run.executor import Executor, SchedulerState, Status
+from batchscout.run.executor import Executor, SchedulerState, Status, Submission
 from batchscout.run.job import JobRecord
 from batchscout.run.journals import Event, JournalSource, JournalView
 from batchscout.run.log import newest_log
@@ -42,10 +44,17 @@ class Watched:
     absent_since: float | None = None
     lingers_until: float | None = None
     stop_asked: float | None = None
+    _shown: tuple[Any, JobObservation] | None = None
 
     @property
     def holds_slot(self) -> bool:
         return self.record.is_submitted or self.lingers_until is not None
+
+    @property
+    def submission(self) -> Submission | None:
+        """What is out now, as far as the scheduler can be asked about it."""
+        current = self.record.current
+        return None if current is None else current.submission(self.record.job.job_id)
 
     @property
     def events(self) -> Sequence[Event]:
@@ -80,12 +89,12 @@ class Watched:
 
     @property
     def startup_seconds(self) -> float:
-        return float(sum(e.get("startup_seconds") or 0.0 for e in self.view.starts()))
+        return float(sum(e.get("startup_seconds") or 0.0 for e in self.view.starts))
 
     @property
     def queue_seconds(self) -> float:
         """From each submission to its first attempt's allocation."""
-        total, starts = 0.0, self.view.starts()
+        total, starts = 0.0, self.view.starts
         for submission in self.record.submissions:
             if submission.attempts_before < len(starts) and submission.submitted is not None:
                 start = starts[submission.attempts_before]
@@ -94,32 +103,26 @@ class Watched:
                 )
         return total
 
-    @property
-    def allocated_seconds(self) -> float:
-        """Wall time of all attempts, start-up included."""
-        total = 0.0
-        for events in self.view.attempts:
-            if events:
-                began = events[0]["time"] - (events[0].get("startup_seconds") or 0.0)
-                total += max(0.0, events[-1]["time"] - began)
-        return total
-
     def observation(self) -> JobObservation:
         """What a search is shown."""
-        job = self.record.job
-        return JobObservation(
-            job_id=job.job_id,
-            kind=job.kind,
-            point=job.point,
-            seed=job.seed,
-            outcome=self.outcome,
-            reason=self.record.reason,
-            curve=self.curve,
-            seconds=self.seconds,
-            queue_seconds=self.queue_seconds,
-            startup_seconds=self.startup_seconds,
-            updates_limit=job.updates_limit,
-        )
+        record, job = self.record, self.record.job
+        state = (id(self.view), id(self.curve), self.outcome, record.reason, len(record.submissions))
+        if self._shown is None or self._shown[0] != state:
+            shown = JobObservation(
+                job_id=job.job_id,
+                kind=job.kind,
+                point=job.point,
+                seed=job.seed,
+                outcome=self.outcome,
+                reason=record.reason,
+                curve=self.curve,
+                seconds=self.seconds,
+                queue_seconds=self.queue_seconds,
+                startup_seconds=self.startup_seconds,
+                updates_limit=job.updates_limit,
+            )
+            self._shown = (state, shown)
+        return self._shown[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Jobs of one setting put together: what was measured at each (batch size, lr), and the best of it.
 
-No law is fitted here. A point counts once at least one of its jobs reached the target; jobs that a cap or a collapse
-ended make it dearer by what a person would lose to them: with a share p of the jobs reaching the target, the expected
-training time of trying until one does is T + (1 - p)/p · C, C the mean cost of those that did not. That sum ranks; T
-itself is shown. Jobs stopped by the search, and probes, say nothing about p.
+No law is fitted here. A point counts once at least one of its jobs reached the target; jobs that a cap or a
+collapse ended make it dearer by what a person would lose to them: with a share p of the jobs reaching the
+target, the expected training time of trying until one does is T + (1 - p)/p · C, C the mean cost of those
+that did not. That sum ranks; T itself is shown. Jobs stopped by the search, and probes, say nothing about p.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import stats
@@ -32,7 +33,8 @@ class PooledPoint:
     """All jobs at one setting. Seconds on the target's clock, counts in samples.
 
     jobs, reached     whole jobs at this point (probes are not counted), and those that reached the target
-    samples_to_target, time_to_target, throughput   means over the reached ones, T = S / R exactly; None where none is
+    samples_to_target, time_to_target, throughput   means over the reached ones, T = S / R exactly; None where
+                                                    none is
     update_seconds, sampling_share   means over every job that has them, probes included
     half_width        of the 90 % interval of log T, None where nothing bounds it
     interval          of T; its lower end is None where the first evaluation was already beyond the target
@@ -117,15 +119,15 @@ def best_point(points: Iterable[PooledPoint]) -> PooledPoint | None:
 
 
 def best_by_batch_size(points: Iterable[PooledPoint], target: Target) -> dict[int, PooledPoint]:
-    """For each batch size its best lr: the fastest that reached the target, else the one with the best score."""
-    sign = 1.0 if target.direction == "max" else -1.0
+    """For each batch size its best lr: the fastest that reached the target, else the one with the best
+    score."""
     grouped: dict[int, list[PooledPoint]] = defaultdict(list)
     for point in points:
         grouped[point.point.batch_size].append(point)
 
     def rank(p: PooledPoint) -> tuple[bool, float, bool, float]:
         missed = p.expected_seconds is None
-        score = -math.inf if p.best_score is None else sign * p.best_score
+        score = -math.inf if p.best_score is None else target.sign * p.best_score
         return (missed, p.expected_seconds or 0.0, p.jobs == 0, -score)
 
     return {batch: min(found, key=rank) for batch, found in sorted(grouped.items())}
@@ -179,7 +181,8 @@ def _way(job: JobObservation, target: Target, level: float | None) -> _Reached |
 
 
 def _seed_noise(times: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation of log T between seeds of one point, pooled over points, and its degrees of freedom."""
+    """Standard deviation of log T between seeds of one point, pooled over points, and its degrees of
+    freedom."""
     squares, freedom = 0.0, 0
     for found in times:
         if len(found) > 1:
@@ -193,7 +196,7 @@ def _half_width(ways: Sequence[_Reached], noise: tuple[float, int]) -> float | N
     """Of log T: the bracket's and, where points were repeated, the seeds'."""
     deviation, freedom = noise
     bracket = sum(w.log_bracket for w in ways) / len(ways)
-    seeds = stats.t.ppf(0.5 + LEVEL / 2, freedom) * deviation / math.sqrt(len(ways)) if freedom else 0.0
+    seeds = _quantile(freedom) * deviation / math.sqrt(len(ways)) if freedom else 0.0
     return math.hypot(bracket, seeds) or None
 
 
@@ -250,10 +253,19 @@ def _expected_seconds(
 
 
 def _best_score(jobs: Iterable[JobObservation], target: Target) -> float | None:
-    scores = [float(s) for j in jobs if j.curve is not None for s in j.curve.score if math.isfinite(s)]
-    if not scores:
-        return None
-    return max(scores) if target.direction == "max" else min(scores)
+    scores = [best for j in jobs if j.curve is not None and (best := _best_of(j.curve, target)) is not None]
+    return max(scores, key=lambda score: target.sign * score, default=None)
+
+
+def _best_of(curve: Curve, target: Target) -> float | None:
+    known = curve.score[np.isfinite(curve.score)]
+    return float(target.sign * (target.sign * known).max()) if known.size else None
+
+
+@cache
+def _quantile(freedom: int) -> float:
+    """Of Student's distribution, for an interval of LEVEL."""
+    return float(stats.t.ppf(0.5 + LEVEL / 2, freedom))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

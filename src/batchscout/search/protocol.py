@@ -62,7 +62,8 @@ class Space:
 class JobObservation:
     """All that is known of one job now.
 
-    seconds        corrected training seconds so far (the job's cost on the training clock, lost work included)
+    seconds        corrected training seconds so far (the job's cost on the training clock, lost work
+                   included)
     updates_limit  a probe's number of updates, else None
     """
 
@@ -101,7 +102,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The search proposes nothing more. complete=False means that it only waits for nothing: a limit of its own ended it."""
+    """The search proposes nothing more. complete=False means that it only waits for nothing: a limit of its
+    own ended it."""
 
     explanation: str
     complete: bool = True
@@ -131,11 +133,12 @@ class Recommendation:
 class Search(Protocol):
     """Decides what to run, what to stop and when to end.
 
-    A search whose jobs are all known beforehand may have `plan() -> Sequence[Proposal]`: they are written down before
-    the first is submitted. One that never looks at unfinished curves may set `watches_curves = False`.
+    A search whose jobs are all known beforehand may have `plan() -> Sequence[Proposal]`: they are written
+    down before the first is submitted. One that never looks at unfinished curves may set `watches_curves =
+    False`.
 
-    jobs is always the full list, in order of creation, unfinished ones included. All methods are pure in their
-    arguments and the constructor's (space, target, seed, …): called twice, they answer the same.
+    jobs is always the full list, in order of creation, unfinished ones included. All methods are pure in
+    their arguments and the constructor's (space, target, seed, …): called twice, they answer the same.
     """
 
     def propose(self, jobs: Sequence[JobObservation]) -> Proposal | Finished | None:
@@ -153,8 +156,8 @@ class SearchContext:
     """What every search is built from.
 
     slots            jobs that run at once
-    overhead_seconds start-up and queue seconds that a further job is expected to cost (0 in a replay without them)
-    job_cap_seconds / job_cap_samples   caps of one job, None where open
+    overhead_seconds start-up and queue seconds that a further job is expected to cost (0 in a replay without
+    them) job_cap_seconds / job_cap_samples   caps of one job, None where open
     """
 
     space: Space
