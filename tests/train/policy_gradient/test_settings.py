@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -39,4 +40,16 @@ def test_wrong_settings_are_one_clear_line(
 @pytest.mark.parametrize("module", ["policy_gradient.settings", "synthetic"])
 def test_what_must_be_fast_imports_no_torch(module: str) -> None:
     code = f"import sys, batchscout.train.{module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_job_starts_without_importing_a_compiler(job: dict[str, Any]) -> None:
+    code = (
+        "import json, sys\n"
+        "from batchscout.train.policy_gradient.trainer import PolicyGradientJob\n"
+        f"job = PolicyGradientJob(json.loads({json.dumps(job)!r}))\n"
+        "rollouts = job.sample()\n"
+        "job.learner.update(rollouts, rollouts.logprobs[:, 0], samples=0)\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

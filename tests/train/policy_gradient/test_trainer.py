@@ -57,7 +57,7 @@ def final_parameters(
 
     monkeypatch.setattr(trainer, "PolicyGradientJob", Watched)
     train(job, reporter)
-    return seen[-1].learner.parameters.vector.detach().clone()
+    return seen[-1].learner.parameters.vector.clone()
 
 
 def events_of(directory: Path, kind: str) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ FILE = "policy_gradient.pt"
 def save_checkpoint(directory: Path, learner: Learner, generators: dict[str, torch.Generator]) -> None:
     """Write parameters, Adam's state and the state of every random generator into ``directory``."""
     content = {
-        "parameters": learner.parameters.vector.detach(),
-        "optimizer": learner.optimizer.state_dict(),
+        "parameters": learner.parameters.vector,
+        "optimizer": learner.optimizer.state(),
         "generators": {name: generator.get_state() for name, generator in generators.items()},
     }
     torch.save(content, directory / FILE)
@@ -36,6 +36,6 @@ def load_checkpoint(directory: Path, learner: Learner, generators: dict[str, tor
             f"{directory} holds {found[0]} parameters; the model has {expected[0]}; use fresh=true"
         )
     learner.parameters.load(content["parameters"])
-    learner.optimizer.load_state_dict(content["optimizer"])
+    learner.optimizer.load(content["optimizer"])
     for name, generator in generators.items():
         generator.set_state(content["generators"][name].cpu())  # states live on the CPU, whatever the device

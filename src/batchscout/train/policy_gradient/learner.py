@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from batchscout.train.policy_gradient.adam import Adam
 from batchscout.train.policy_gradient.loss import clipped_objective, completion_logprobs
 from batchscout.train.policy_gradient.model import Transformer
 from batchscout.train.policy_gradient.parameters import FlatParameters
@@ -45,9 +46,7 @@ class Learner:
     def __init__(self, model: Transformer, settings: LearningSettings) -> None:
         self.model, self.settings = model, settings
         self.parameters = FlatParameters(model)
-        self.optimizer = torch.optim.Adam(
-            [self.parameters.vector], lr=settings.lr, betas=settings.betas, fused=True
-        )
+        self.optimizer = Adam(self.parameters.vector, settings.betas)
 
     def update(
         self, rollouts: Rollouts, advantages: Tensor, *, samples: int, updates: int = 0
@@ -105,13 +104,12 @@ class Learner:
         limit = self.settings.gradient_clip
         if limit is not None and norm > limit:
             self.parameters.gradient.mul_(limit / norm)
-        self.optimizer.param_groups[0]["lr"] = lr
-        self.optimizer.step()
+        self.optimizer.step(self.parameters.gradient, lr)
         return norm
 
     def is_finite(self) -> bool:
         """Whether every parameter is a number: a sum is infinite or NaN as soon as one of them is."""
-        return math.isfinite(float(self.parameters.vector.detach().sum()))
+        return math.isfinite(float(self.parameters.vector.sum()))
 
 
 def warmed_up_lr(lr: float, samples: int, warmup_samples: int) -> float:

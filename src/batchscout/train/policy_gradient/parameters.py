@@ -9,27 +9,21 @@ from torch import Tensor, nn
 class FlatParameters:
     """Lays a model's parameters and their gradients out in two vectors, of which they become views.
 
-    vector   (p,) every parameter, a leaf with its gradient in ``vector.grad``
+    vector, gradient   (p,) each
 
     The model must stay on its device from then on. Gradients accumulate until ``zero_gradient``.
     """
 
     def __init__(self, model: nn.Module) -> None:
         parameters = list(model.parameters())
-        self.vector = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
-        self.vector.grad = torch.zeros_like(self.vector)
+        self.vector: Tensor = torch.cat([p.detach().flatten() for p in parameters])
+        self.gradient: Tensor = torch.zeros_like(self.vector)
         start = 0
         for parameter in parameters:
             stop = start + parameter.numel()
-            parameter.data = self.vector.data[start:stop].view_as(parameter)
+            parameter.data = self.vector[start:stop].view_as(parameter)
             parameter.grad = self.gradient[start:stop].view_as(parameter)
             start = stop
-
-    @property
-    def gradient(self) -> Tensor:
-        """(p,) the accumulated gradient."""
-        assert self.vector.grad is not None
-        return self.vector.grad
 
     def zero_gradient(self) -> None:
         """Start a new sum of gradients."""
@@ -37,5 +31,4 @@ class FlatParameters:
 
     def load(self, values: Tensor) -> None:
         """Take over (p,) ``values``."""
-        with torch.no_grad():
-            self.vector.copy_(values)
+        self.vector.copy_(values)

@@ -71,7 +71,7 @@ class Sampler:
         self, model: Transformer, prompts: Tensor, group_size: int, generator: torch.Generator | None
     ) -> Rollouts:
         chunks = torch.split(prompts, max(1, self.micro_batch_size // group_size))
-        with torch.no_grad():
+        with torch.inference_mode():
             drawn = [self._complete_chunk(model, chunk, group_size, generator) for chunk in chunks]
         tokens, logprobs = (torch.cat(parts) for parts in zip(*drawn, strict=True))
         return Rollouts(prompts, tokens, logprobs, completion_mask(tokens, self.end))

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from batchscout.errors import TrainerError
+from batchscout.train.policy_gradient.adam import Adam
 from batchscout.train.policy_gradient.evaluation import greedy_score
 from batchscout.train.policy_gradient.model import Transformer, model_for
 from batchscout.train.policy_gradient.parameters import FlatParameters
@@ -115,7 +116,7 @@ def build(recipe: Mapping[str, Any], path: Path) -> WarmStart:
 def imitate(model: Transformer, task: Task, settings: Mapping[str, Any]) -> tuple[int, float]:
     """Supervised steps until the greedy accuracy reaches ``start_score``: (steps, accuracy)."""
     parameters = FlatParameters(model)
-    optimizer = torch.optim.Adam([parameters.vector], lr=settings["start_lr"], betas=(0.9, 0.95), fused=True)
+    optimizer = Adam(parameters.vector, (0.9, 0.95))
     generator = torch.Generator().manual_seed(settings["seed"])
     accuracy = greedy_score(model, task, len(task.held_out))
     for step in range(settings["start_steps"]):
@@ -126,7 +127,7 @@ def imitate(model: Transformer, task: Task, settings: Mapping[str, Any]) -> tupl
         chosen = torch.randint(len(task.prompts), (settings["start_batch_size"],), generator=generator)
         parameters.zero_gradient()
         imitation_loss(model, task, task.prompts[chosen]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        optimizer.step(parameters.gradient, settings["start_lr"])
     raise TrainerError(
         f"model.start_steps={settings['start_steps']} ended at accuracy {accuracy:.3f}, below "
         f"model.start_score={settings['start_score']}; allow more steps or a lower score"
