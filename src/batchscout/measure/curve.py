@@ -246,6 +246,7 @@ def pauses(each: Array) -> NDArray[np.bool_]:
 
 
 def _curve(rows: Rows, joined: Joined) -> Curve:
+    rows = rows.one_by_one()
     updates, evaluations = rows.updates, rows.evaluations
     clock = updates["seconds"] - np.cumsum(rows.excess)
     parts = parts_of(rows)

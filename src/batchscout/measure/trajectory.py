@@ -52,6 +52,24 @@ class Rows:
     def __len__(self) -> int:
         return len(self.excess)
 
+    def one_by_one(self) -> Rows:
+        """With a row for every update: one that stands for several (a replay's, from one evaluation to the next) is
+        taken apart into equal ones."""
+        at = self.updates["updates"]
+        counts = np.diff(at, prepend=0.0).astype(int)
+        if (counts <= 1).all():
+            return self
+        counts = np.maximum(counts, 1)
+        known, every = np.append(0.0, np.cumsum(counts)), np.arange(1.0, counts.sum() + 1)
+        return Rows(
+            {key: np.interp(every, known, np.append(0.0, column)) for key, column in self.updates.items()},
+            {key: np.repeat(column / counts, counts) for key, column in self.each.items()},
+            np.repeat(self.excess / counts, counts),
+            np.repeat(self.is_warmup, counts),
+            np.repeat(self.owner, counts),
+            self.evaluations,
+        )
+
     def until(self, updates: int) -> Rows:
         """The part up to and including this update."""
         n = int(np.searchsorted(self.updates["updates"], updates, side="right"))
