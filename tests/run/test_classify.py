@@ -132,6 +132,11 @@ def test_the_kernels_own_count_tells_its_kill_from_anybody_elses() -> None:
     assert (by_somebody.outcome, by_somebody.reason, by_somebody.retryable) == ("preempted", "killed", True)
 
 
+def test_c42_a_job_that_is_killed_whenever_it_runs_needs_too_much_memory() -> None:
+    found = classify(ended("FAILED", 137), [START], f"{KERNEL_OOM_MARK} 0").given_up()
+    assert (found.outcome, found.reason, found.retryable) == ("infeasible", "oom_host", False)
+
+
 def test_slurms_note_of_an_oom_kill_counts() -> None:
     log = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=3.0."
     assert classify(ended("FAILED", 137), [START], log).reason == "oom_host"

@@ -87,7 +87,15 @@ class Classification:
     phase: Phase | None = None
 
     def given_up(self) -> Classification:
-        """What it is when it is not run again: a time limit censors the curve, anything else is a failure."""
+        """What it is when it is not run again.
+
+        A time limit censors the curve. A job that is killed whenever it runs is taken to need more host
+        memory than there is: limits of containers and daemons kill without a word. Anything else is a
+        failure.
+        """
+        if self.reason == "killed":
+            message = "killed (SIGKILL) each time it ran, most likely for the memory it needs"
+            return replace(_host_memory(message), phase=self.phase)
         if self.outcome is not Outcome.PREEMPTED:
             return replace(self, retryable=False)
         outcome = Outcome.CAPPED if self.reason == "time_limit" else Outcome.FAILED

@@ -204,7 +204,11 @@ class LocalExecutor:
         return Submission(exit_file.parent.parent.name, process.handle, name, leader.create_time())
 
     def poll(self, submissions: Sequence[Submission]) -> Mapping[str, Status]:
-        return {s.job_id: self._status(Process.from_handle(s.handle)) for s in submissions}
+        return {s.job_id: self._status_of(s.handle) for s in submissions}
+
+    def _status_of(self, handle: str) -> Status:
+        """An empty handle is a submission of which only its journal is left."""
+        return self._status(Process.from_handle(handle)) if handle else Status(SchedulerState.ABSENT)
 
     def _status(self, process: Process) -> Status:
         if process.host != socket.gethostname():
@@ -233,6 +237,8 @@ class LocalExecutor:
             process.signal(signal.SIGKILL)
 
     def cancel(self, submission: Submission) -> None:
+        if not submission.handle:
+            return
         process = Process.from_handle(submission.handle)
         if process.host != socket.gethostname() or not process.is_alive():
             return

@@ -119,16 +119,23 @@ class SlurmExecutor:
         if not self.queue.refresh():
             return None
         self._cancel_remaining()
-        wanted = {s.handle: job_name(s.name) for s in submissions}
+        # an empty handle is a submission of which only its journal is left
+        wanted = {s.handle: job_name(s.name) for s in submissions if s.handle}
         self._start_requeued(wanted)
         self._cancel_duplicates(wanted)
         statuses = self.queue.statuses(wanted)
-        return {s.job_id: self._status(s, statuses[s.handle]) for s in submissions}
+        absent = Status(SchedulerState.ABSENT)
+        return {s.job_id: self._status(s, statuses.get(s.handle, absent)) for s in submissions}
 
     def _status(self, submission: Submission, status: Status) -> Status:
         """A job submitted after the query cannot be in its answer."""
         asked = self.queue.queried_at
-        if status.state is SchedulerState.ABSENT and asked is not None and submission.submitted >= asked - 1:
+        if (
+            submission.handle
+            and status.state is SchedulerState.ABSENT
+            and asked is not None
+            and submission.submitted >= asked - 1
+        ):
             return Status(SchedulerState.PENDING, "submitted", slurm_job_id=submission.handle)
         return status
 
@@ -160,6 +167,8 @@ class SlurmExecutor:
 
     def cancel(self, submission: Submission) -> None:
         """scancel; where Slurm does not answer it is repeated at each poll until the job is gone."""
+        if not submission.handle:
+            return
         self._to_cancel[submission.handle] = (job_name(submission.name), self._clock.now())
         self.queue.hurry()
         self._cancel_remaining()

@@ -1,0 +1,158 @@
+"""Whole sweeps on a real Slurm, started as a person starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.slurm.conftest import ROOT, DevCluster
+from tests.synthetic_jobs import events, wait_for
+
+pytestmark = pytest.mark.slurm
+
+# Two jobs of about 30 updates.
+COMMON = (
+    "trainer=synthetic", "tracking=none", "sweep=grid", "batch_size=64,128", "lr=3e-4", "evaluation.samples=512",
+    "target.score=0.7", "trainer.s_min=2000", "hardware.poll_seconds=2",
+)  # fmt: skip
+
+
+class Sweep:
+    """One `python sweep.py -m` with its directory."""
+
+    def __init__(self, directory: Path, cluster: DevCluster, *overrides: str) -> None:
+        self.directory = directory
+        self._command = [sys.executable, str(ROOT / "sweep.py"), "-m", *COMMON, *overrides]
+        self._command.append(f"hydra.sweep.dir={directory}")
+        self._environment = {**os.environ, "SLURM_CONF": str(cluster.conf)}
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._command, cwd=self.directory.parent, env=self._environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """kill -9 of the controller."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.communicate()
+
+    def wait(self, seconds: float = 90) -> int:
+        assert self.process is not None
+        try:
+            self.output = self.process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(f"no end within {seconds} s:\n{self.process.communicate()[0]}") from None
+        return self.process.returncode
+
+    def result(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.directory / "result.json").read_text())
+        return content
+
+    def job(self, job_id: str) -> Path:
+        return self.directory / "jobs" / job_id
+
+    def slurm_id(self, job_id: str) -> str:
+        """Of the newest submission, once it is written down."""
+
+        def found() -> str | None:
+            path = self.job(job_id) / "job.json"
+            submissions = json.loads(path.read_text())["submissions"] if path.exists() else []
+            return submissions[-1]["handle"] if submissions else None
+
+        return str(wait_for(found, 40))
+
+    def wait_for_updates(self, job_id: str, updates: int) -> None:
+        def has() -> bool:
+            found = events(self.job(job_id))
+            return bool(found) and [e["event"] for e in found[-1]].count("update") >= updates
+
+        wait_for(has, 60)
+
+
+def assert_complete(sweep: Sweep, jobs: int = 2) -> dict[str, Any]:
+    """Every job reached the target once, and nothing ran twice along its surviving trajectory."""
+    result = sweep.result()
+    assert result["status"] == "complete"
+    assert [row["outcome"] for row in result["jobs"]] == ["reached"] * jobs
+    assert len({row["id"] for row in result["jobs"]}) == jobs
+    for row in result["jobs"]:
+        ends = [e["outcome"] for a in events(sweep.job(row["id"])) for e in a if e["event"] == "end"]
+        assert ends.count("reached") == 1
+    return result
+
+
+def test_two_sweeps_at_once_run_on_their_own_partitions(cluster: DevCluster, tmp_path: Path) -> None:
+    sweeps = {x: Sweep(tmp_path / x, cluster, f"hardware=dev_gpu_{x}") for x in ("a", "b")}
+    for sweep in sweeps.values():
+        sweep.start()
+    for sweep in sweeps.values():
+        assert sweep.wait() == 0, sweep.output
+    for x, gpu, nodes in (("a", "a100", {"a1", "a2"}), ("b", "h100", {"b1", "b2"})):
+        rows = assert_complete(sweeps[x])["jobs"]
+        assert {row["gpu"] for row in rows} == {gpu}
+        assert {row["node"] for row in rows} <= nodes
+        assert {row["gpus"] for row in rows} == {1}
+    ids = {
+        i
+        for x in sweeps
+        for i in (sweeps[x].slurm_id("b64-lr0.0003-s0"), sweeps[x].slurm_id("b128-lr0.0003-s0"))
+    }
+    assert len(ids) == 4
+    assert all(cluster.run("squeue", "-h", "-t", "all", "-j", i, "-o", "%T") == "COMPLETED" for i in ids)
+
+
+def test_a_sweep_survives_preemption_requeue_and_kill_of_its_controller(
+    cluster: DevCluster, tmp_path: Path
+) -> None:
+    job = "b64-lr0.0003-s0"
+    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_preemptible", "trainer.time_scale=6")
+    sweep.start()
+    sweep.wait_for_updates(job, 3)
+    sweep.kill()
+    owner = cluster.run(  # takes every a100: whatever of the sweep runs is preempted
+        "sbatch", "--parsable", "--partition=gpu-a", "--nodes=2", "--gres=gpu:a100:4", "--output=/dev/null",
+        "--wrap=sleep 3",
+    )  # fmt: skip
+    sweep.start()
+    wait_for(lambda: len(events(sweep.job(job))) == 2, 60)
+    sweep.wait_for_updates(job, 2)
+    first = sweep.slurm_id(job)
+    cluster.run("scontrol", "requeue", first)
+    assert sweep.wait(120) == 0, sweep.output
+    rows = {row["id"]: row for row in assert_complete(sweep)["jobs"]}
+    assert rows[job]["attempts"] == 3
+    assert sweep.slurm_id(job) == first, "one submission through preemption, requeue and the controller's end"
+    assert cluster.run("squeue", "-h", "-t", "all", "-j", owner, "-o", "%T") == "COMPLETED"
+    names = cluster.run("squeue", "-h", "-t", "all", "-o", "%j").splitlines()
+    submitted = [
+        n
+        for n in names
+        if n.startswith(json.loads((sweep.directory / "sweep.json").read_text())["submission_prefix"])
+    ]
+    assert len(submitted) == 2, "two jobs, two submissions"
+
+
+def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(cluster: DevCluster, tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_gpu_b", "trainer.time_scale=3")
+    sweep.start()
+    sweep.wait_for_updates("b128-lr0.0003-s0", 1)
+    assert sweep.process is not None
+    os.killpg(sweep.process.pid, signal.SIGINT)
+    assert sweep.wait() == 130
+    assert "sweep.py" in sweep.output, "says how to go on"
+    assert cluster.run("squeue", "-h", "-j", sweep.slurm_id("b128-lr0.0003-s0"), "-o", "%T") == "RUNNING"
+    time.sleep(1)
+    sweep.start()
+    assert sweep.wait() == 0, sweep.output
+    assert {row["attempts"] for row in assert_complete(sweep)["jobs"]} == {1}
