@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from batchscout.errors import LawError
 
 
@@ -94,30 +96,32 @@ def time_to_target(
 
 
 def accumulation_optimum(
-    s_min: float, b_crit: float, a: float, b: float, *, micro_batch_size: int, micro_batch_seconds: float,
-    largest: int = 1 << 20,
-) -> Optimum:  # fmt: skip
+    s_min: float, b_crit: float, a: float, b: float, *, micro_batch_size: int, micro_batch_seconds: float
+) -> Optimum:
     """Least T over whole batch sizes for t(B) = a + micro_batch_seconds·⌈B/micro_batch_size⌉ + b·B.
 
     Within one number of micro-batches T is that of a plain affine t(B), convex in log B, so its least is at
-    the stationary point or at an end of the stretch.
+    the stationary point or at an end of the stretch. Only stretches are tried where the same T without the
+    rounding up, a bound from below, does not exceed a T already found.
     """
+    _check(s_min=s_min, b_crit=b_crit, a=a, b=b)
     _check(micro_batch_size=micro_batch_size, micro_batch_seconds=micro_batch_seconds)
-    best: Optimum | None = None
-    for k in range(1, largest // micro_batch_size + 1):
-        fixed = a + k * micro_batch_seconds
-        low, high = (k - 1) * micro_batch_size + 1, k * micro_batch_size
-        free = optimum(s_min, b_crit, fixed, b)
-        inside = min(max(free.batch_size, low), high)
-        for size in {math.floor(inside), math.ceil(inside)}:
-            value = time_to_target(s_min, b_crit, size, fixed + b * size)
-            if best is None or value < best.time_to_target:
-                best = Optimum(size, value)
-        if best is not None and free.batch_size < low and s_min / b_crit * b * low > best.time_to_target:
-            break
-    if best is None:
-        raise LawError(f"micro_batch_size={micro_batch_size} exceeds largest={largest}; lower it")
-    return best
+    slope = b + micro_batch_seconds / micro_batch_size
+    start = max(1.0, np.rint(optimum(s_min, b_crit, a, slope).batch_size / micro_batch_size)) *
+    micro_batch_size found = (1 + b_crit / start) * (a + micro_batch_seconds * start / micro_batch_size + b *
+    start)
+    # (1 + b_crit/B)(a + slope·B) ≤ found, a quadratic in B
+    middle = (found - a - b_crit * slope) / (2 * slope)
+    reach = math.sqrt(max(middle**2 - a * b_crit / slope, 0.0))
+    first = max(1, math.ceil((middle - reach) / micro_batch_size * (1 - 1e-9)))
+    last = max(first, math.ceil((middle + reach) / micro_batch_size * (1 + 1e-9)))
+    count = np.arange(first, last + 1, dtype=np.float64)
+    fixed = a + count * micro_batch_seconds
+    inside = np.clip(np.sqrt(fixed * b_crit / b), (count - 1) * micro_batch_size + 1, count *
+    micro_batch_size) sizes = np.concatenate([np.floor(inside), np.ceil(inside)])
+    times = s_min / b_crit * (1 + b_crit / sizes) * (np.tile(fixed, 2) + b * sizes)
+    k = int(np.argmin(times))
+    return Optimum(float(sizes[k]), float(times[k]))
 
 
 def flatness(ratio: float, *, a: float, b: float, b_crit: float) -> float:

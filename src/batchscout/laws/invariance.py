@@ -20,7 +20,8 @@ from batchscout.laws.observations import Array
 
 LEVELS = 25
 START, END = 0.2, 0.95
-"""Share of the common rise in score that is compared: at its start a curve is flat, and its samples mean nothing."""
+"""Share of the common rise in score that is compared: at its start a curve is flat, and its samples mean
+nothing."""
 Curve = tuple[ArrayLike, ArrayLike]
 """(samples (n,), score (n,)) of one run."""
 

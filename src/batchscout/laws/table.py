@@ -129,8 +129,8 @@ def _row(i: int, cell: dict[str, str]) -> PointRow:
         values["update_seconds"] = values["sampling_seconds"] + values["learning_seconds"]
     seed = _number(i, "seed", cell.get("seed", ""), zero=True)
     return PointRow(
-        batch_size=int(size), seed=None if seed is None else int(seed), samples=samples, lower=lower, upper=upper,
-        censored=censored, **values,
+        batch_size=int(size), seed=None if seed is None else int(seed), samples=samples, lower=lower,
+        upper=upper, censored=censored, **values,
     )  # fmt: skip
 
 
