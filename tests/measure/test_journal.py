@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from batchscout.clock import VirtualClock
 from batchscout.errors import JournalError
 from batchscout.measure import JournalTail, JournalWriter, read_journal
-from hypothesis import given
-from hypothesis import strategies as st
 
 CLOCK = VirtualClock(7.0)
 
@@ -151,9 +152,26 @@ def test_line_that_could_not_be_taken_back_is_repaired_by_the_next_write(
             patch.setattr(os, "fsync", fail)
             patch.setattr(os, "ftruncate", fail)
             with pytest.raises(JournalError):
-                journal.write("update", updates=2)
+                journal.write("evaluation", updates=2)
         last = journal.write("update", updates=3)
     assert read_journal(path) == [first, last]
+
+
+def test_updates_in_quick_succession_share_a_flush_and_everything_else_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes: list[int] = []
+    monkeypatch.setattr(os, "fsync", flushes.append)
+    clock = VirtualClock()
+    counts = []
+    with JournalWriter(tmp_path / "j", clock=clock) as journal:
+        for event in ("update", "update", "evaluation", "end", "update"):
+            journal.write(event)
+            counts.append(len(flushes))
+        clock.sleep(1.0)
+        journal.write("update")
+        counts.append(len(flushes))
+    assert counts == [1, 1, 2, 3, 3, 4]
 
 
 def test_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -20,9 +20,14 @@ from batchscout.errors import JournalError
 
 Event = dict[str, Any]
 
+FLUSH_SECONDS = 1.0
+"""Updates go to the disk at least this often: a flush takes milliseconds of the training clock, as much as a
+small update. Only a machine's crash, not a process's death, can take younger ones."""
+
 
 class JournalWriter:
-    """Appends events to one file, each flushed to the disk before ``write`` returns.
+    """Appends events to one file, handed to the system before ``write`` returns, and flushed to the disk too
+    unless it is an update within ``FLUSH_SECONDS`` of the last flush.
 
     Raises   JournalError where the file cannot be opened or written (full disk); what was written before
              stays whole.
@@ -36,6 +41,7 @@ class JournalWriter:
             raise JournalError(f"{self.path} cannot be opened for writing: {error.strerror}") from error
         self._end = self._repair()
         self._is_open = True
+        self._flushed = -FLUSH_SECONDS + clock.perf()
 
     def write(self, event: str, **keys: Any) -> Event:
         """Append one event. ``v``, ``event``, ``time`` and, where needed, ``nonfinite`` are added. Returns
@@ -46,7 +52,8 @@ class JournalWriter:
         content = strict({"v": 1, "event": event, "time": self._clock.now(), **keys}, missing)
         if missing:
             content["nonfinite"] = missing
-        self._append((json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n").encode())
+        is_due = event != "update" or self._clock.perf() - self._flushed >= FLUSH_SECONDS
+        self._append((json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n").encode(), is_due)
         return dict(content)
 
     def close(self) -> None:
@@ -63,14 +70,16 @@ class JournalWriter:
     ) -> None:
         self.close()
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, is_flushed: bool) -> None:
         try:
             if os.fstat(self._file).st_size != self._end:
                 os.ftruncate(self._file, self._end)  # what an earlier failure could not take back
             rest = line
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-            os.fsync(self._file)
+            if is_flushed:
+                os.fsync(self._file)
+                self._flushed = self._clock.perf()
         except OSError as error:
             self._take_back()
             raise JournalError(
