@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slurm
 
 # Two jobs of about 30 updates.
 COMMON = (
-    "trainer=synthetic", "tracking=none", "sweep=grid", "batch_size=64,128", "lr=3e-4", "evaluation.samples=512",
-    "target.score=0.7", "trainer.s_min=2000", "hardware.poll_seconds=2",
+    "trainer=synthetic", "tracking=none", "sweep=grid", "batch_size=64,128", "lr=3e-4",
+    "evaluation.samples=512", "target.score=0.7", "trainer.s_min=2000", "hardware.poll_seconds=2",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,12 @@ class JournalView:
     def starts(self) -> tuple[Event, ...]:
         """One start event an attempt."""
         return tuple(e for events in self.attempts for e in events if e["event"] == "start")
+
+    @cached_property
+    def longest_gap(self) -> float:
+        """Seconds between two events of one attempt, at most; 0 before the second."""
+        gaps = (b["time"] - a["time"] for events in self.attempts for a, b in pairwise(events))
+        return float(max(gaps, default=0.0))
 
     @cached_property
     def allocated_seconds(self) -> float:

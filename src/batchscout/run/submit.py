@@ -96,8 +96,7 @@ class Submitter:
         try:
             answer = self._executor.submit(watched.directory, name=name)
         except SchedulerBusy:
-            self._busy_seconds = min(MAX_BUSY_SECONDS, max(1.0, 2 * self._busy_seconds))
-            self._busy_until = self._clock.now() + self._busy_seconds
+            self._leave_alone()
             return None  # the intent stands; `reconcile` finds out what became of it
         except LaunchError as error:
             record.finish(Outcome.FAILED, "launch", str(error), self._clock.now())
@@ -110,6 +109,11 @@ class Submitter:
         watched.last_news = self._clock.now()
         return None
 
+    def _leave_alone(self) -> None:
+        """Ask the scheduler less and less often while it is busy."""
+        self._busy_seconds = min(MAX_BUSY_SECONDS, max(1.0, 2 * self._busy_seconds))
+        self._busy_until = self._clock.now() + self._busy_seconds
+
     def reconcile(self, watched: Watched) -> str | None:
         """An intent whose answer is not known: adopt what runs under its name, or take it back, or submit it
         again.
@@ -118,7 +122,11 @@ class Submitter:
         """
         record = watched.record
         current = record.submissions[-1]
-        found = self._executor.find(current.name)
+        try:
+            found = self._executor.find(current.name)
+        except SchedulerBusy:  # no answer says nothing about whether it was submitted
+            self._leave_alone()
+            return None
         if found is not None:
             record.update_current(handle=found.handle, submitted=found.submitted)
         elif len(attempt_paths(watched.directory)) > current.attempts_before:

@@ -27,7 +27,9 @@ from batchscout.search.protocol import JobObservation
 
 GONE_SECONDS = 30.0
 LINGER_SECONDS = 20.0
-"""So long a job may take to leave its slot after its last word."""
+"""So long a job may take to leave its slot after its last word; then it is ended by force."""
+SILENT_WATCHDOGS, SILENT_GAPS = 3.0, 10.0
+"""A running job is stuck when it is silent for so many times the watchdog and its own longest pause so far."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Watched:
     ended_since: float | None = None
     absent_since: float | None = None
     lingers_until: float | None = None
+    running_since: float | None = None
     stop_asked: float | None = None
     _shown: tuple[Any, JobObservation] | None = None
 
@@ -165,6 +168,12 @@ class Watch:
                 news.ended.append((watched, ending))
         return news
 
+    def _end_by_force(self, watched: Watched) -> None:
+        """Free what the newest submission holds, whether its job has ended (an allocation that stays) or hangs."""
+        submission = watched.record.submissions[-1].submission(watched.record.job.job_id)
+        if submission is not None:
+            self._executor.cancel(submission)
+
     def _poll(self, held: Sequence[Watched]) -> Mapping[str, Status] | None:
         submissions = [s.submission(w.record.job.job_id) for w in held for s in w.record.submissions[-1:]]
         known = [s for s in submissions if s is not None]
@@ -193,7 +202,11 @@ class Watch:
         is_ended, is_absent = status.state is SchedulerState.ENDED, status.state is SchedulerState.ABSENT
         watched.ended_since = (watched.ended_since or now) if is_ended else None
         watched.absent_since = (watched.absent_since or now) if is_absent else None
+        is_running = status.state is SchedulerState.RUNNING
+        watched.running_since = (watched.running_since or now) if is_running else None
         if watched.lingers_until is not None and (is_ended or is_absent or now >= watched.lingers_until):
+            if not is_ended and not is_absent:
+                self._end_by_force(watched)
             watched.lingers_until = None
 
     def _ending(self, watched: Watched, *, is_answered: bool) -> Classification | None:
@@ -212,7 +225,18 @@ class Watch:
             if now - watched.ended_since < self._settings.grace_seconds:
                 return None  # its last words may still be on their way through the file system
             return classify(watched.status, watched.events, newest_log(watched.directory))
+        if watched.running_since is not None and self._is_stuck(watched, now):
+            self._end_by_force(watched)
+            silence = f"no word for {now - watched.last_news:.0f} s although the scheduler says that it runs"
+            return Classification(Outcome.FAILED, "silent", silence, retryable=True)
         is_silent = now - watched.last_news >= self._settings.watchdog_seconds
         if watched.absent_since is not None and now - watched.absent_since >= GONE_SECONDS and is_silent:
             return classify(watched.status, watched.events, newest_log(watched.directory))
         return None
+
+    def _is_stuck(self, watched: Watched, now: float) -> bool:
+        assert watched.running_since is not None
+        limit = max(
+            SILENT_WATCHDOGS * self._settings.watchdog_seconds, SILENT_GAPS * watched.view.longest_gap
+        )
+        return now - max(watched.last_news, watched.running_since) >= limit

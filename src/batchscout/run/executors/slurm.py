@@ -37,7 +37,7 @@ class SlurmExecutor:
     ) -> None:
         self.slots = hardware.slots
         self.slurm = Slurm(hardware.slurm_conf)
-        self.queue = SlurmQueue(self.slurm, clock, hardware.poll_seconds or SLOWEST_SECONDS)
+        self.queue = SlurmQueue(self.slurm, clock, min(hardware.poll_seconds or SLOWEST_SECONDS, 20.0))
         self._hardware, self._clock, self._directory = hardware, clock, working_directory
         self._max_requeues = max_requeues
         self._not_before = float("-inf")  # clock.perf()
