@@ -17,12 +17,14 @@ import torch
 import yaml
 
 from batchscout.train.policy_gradient.advantage import advantages
+from batchscout.train.policy_gradient.evaluation import greedy_score
+from batchscout.train.policy_gradient.imitation import load_start
 from batchscout.train.policy_gradient.learner import Learner
 from batchscout.train.policy_gradient.loss import clipped_objective, completion_logprobs
 from batchscout.train.policy_gradient.model import model_for
 from batchscout.train.policy_gradient.sampling import Sampler
 from batchscout.train.policy_gradient.settings import LearningSettings
-from batchscout.train.policy_gradient.warm_start import greedy_score, load_start, warm_start
+from batchscout.train.policy_gradient.warm_start import warm_start
 from batchscout.train.tasks import make_task
 
 CONF = Path(__file__).parents[1] / "conf"

@@ -11,11 +11,12 @@ import torch
 from batchscout.train.policy_gradient import loss
 from batchscout.train.policy_gradient.adam import Adam
 from batchscout.train.policy_gradient.advantage import advantages
+from batchscout.train.policy_gradient.imitation import load_start
 from batchscout.train.policy_gradient.learner import Learner, warmed_up_lr
 from batchscout.train.policy_gradient.model import model_for
 from batchscout.train.policy_gradient.sampling import Rollouts, Sampler
 from batchscout.train.policy_gradient.settings import LearningSettings
-from batchscout.train.policy_gradient.warm_start import WarmStart, load_start
+from batchscout.train.policy_gradient.warm_start import WarmStart
 from batchscout.train.tasks import make_task
 
 

@@ -37,7 +37,7 @@ def test_wrong_settings_are_one_clear_line(
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("module", ["policy_gradient.settings", "synthetic"])
+@pytest.mark.parametrize("module", ["policy_gradient.settings", "policy_gradient.warm_start", "synthetic"])
 def test_what_must_be_fast_imports_no_torch(module: str) -> None:
     code = f"import sys, batchscout.train.{module}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,6 +14,7 @@ from batchscout.measure.reporter import Reporter
 from batchscout.measure.target import Caps, EvaluationGrid, Target
 from batchscout.train.policy_gradient import trainer
 from batchscout.train.policy_gradient.trainer import PolicyGradientJob, train
+from batchscout.train.policy_gradient.warm_start import warm_start
 
 
 class CountingClock(VirtualClock):
@@ -155,7 +156,8 @@ def test_squared_gradient_norms_are_journalled_every_so_many_updates(
 def test_a_checkpoint_of_another_model_is_refused(job: dict[str, Any], tmp_path: Path) -> None:
     train(job, reporter_in(tmp_path, job, updates=2, checkpoint_every_seconds=0.001))
     assert events_of(tmp_path, "checkpoint")
-    del job["warm_start"]
-    wider = {**job, "model": {**job["model"], "width": 32}}
+    other = {**job["model"], "width": 32, "start_score": 0.0}
+    start = warm_start({**job, "model": other}, directory=tmp_path / "starts")
+    wider = {**job, "model": other, "warm_start": {"path": str(start.path), "sha256": start.sha256}}
     with pytest.raises(TrainerError, match="use fresh=true"):
         train(wider, reporter_in(tmp_path, job, updates=4))

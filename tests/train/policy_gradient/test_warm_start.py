@@ -9,8 +9,9 @@ import pytest
 
 from batchscout.errors import TrainerError
 from batchscout.train.policy_gradient.evaluation import greedy_score
+from batchscout.train.policy_gradient.imitation import load_start
 from batchscout.train.policy_gradient.model import model_for
-from batchscout.train.policy_gradient.warm_start import COMMITTED, WarmStart, load_start, main, warm_start
+from batchscout.train.policy_gradient.warm_start import COMMITTED, WarmStart, main, warm_start
 from batchscout.train.tasks import make_task
 
 

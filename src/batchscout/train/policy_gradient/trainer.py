@@ -17,11 +17,12 @@ from batchscout.measure.reporter import Reporter
 from batchscout.train.policy_gradient.advantage import advantages
 from batchscout.train.policy_gradient.checkpoint import load_checkpoint, save_checkpoint
 from batchscout.train.policy_gradient.evaluation import greedy_score
+from batchscout.train.policy_gradient.imitation import load_start
 from batchscout.train.policy_gradient.learner import Learner
 from batchscout.train.policy_gradient.model import model_for
 from batchscout.train.policy_gradient.sampling import Rollouts, Sampler
 from batchscout.train.policy_gradient.settings import LearningSettings, check_prompts
-from batchscout.train.policy_gradient.warm_start import WarmStart, load_start
+from batchscout.train.policy_gradient.warm_start import WarmStart, warm_start
 from batchscout.train.tasks import make_task
 
 WARMUP_SHARE = 0.05
@@ -63,9 +64,7 @@ class PolicyGradientJob:
         self.evaluation_prompts: int = config["evaluation"]["prompts"]
         check_prompts(self.evaluation_prompts, len(self.task.held_out))
         self.model = model_for(config["model"], self.task)
-        start = config.get("warm_start")
-        if start:
-            load_start(self.model, WarmStart(Path(start["path"]), start["sha256"]))
+        load_start(self.model, start_of(config))
         self.learner = Learner(self.model.to(self.device), self.settings)
         self.sampler = Sampler(
             self.task.completion_tokens,
@@ -141,6 +140,12 @@ class PolicyGradientJob:
         """Let queued kernels end, so that their time falls into the phase that queued them."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def start_of(config: Mapping[str, Any]) -> WarmStart:
+    """The start that the sweep chose; a job that comes without one (not from a sweep) finds it itself."""
+    chosen = config.get("warm_start")
+    return WarmStart(Path(chosen["path"]), chosen["sha256"]) if chosen else warm_start(config)
 
 
 def device_for(asked: str | None) -> torch.device:

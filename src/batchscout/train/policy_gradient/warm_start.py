@@ -1,10 +1,11 @@
-"""The model that all jobs of a sweep start from.
+"""The model that all jobs of a sweep start from: which file it is, and the hash that proves it.
 
-A model that never answers right earns no reward, so it is first trained on right answers until its greedy
-accuracy reaches ``model.start_score``. Another start of equal accuracy may need three times the samples,
-which is why a sweep has one. What the package brings along is built again by
+Another start of equal accuracy may need three times the samples, which is why a sweep has one. What the
+package brings along is built again by
 
     python -m batchscout.train.policy_gradient.warm_start conf/task/addition.yaml conf/model/tiny.yaml DIR
+
+Finding a start needs no torch, so that whoever plans a sweep does so quickly.
 """
 
 from __future__ import annotations
@@ -17,22 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
 from batchscout.errors import TrainerError
-from batchscout.train.policy_gradient.adam import Adam
-from batchscout.train.policy_gradient.evaluation import greedy_score
-from batchscout.train.policy_gradient.model import Transformer, model_for
-from batchscout.train.policy_gradient.parameters import FlatParameters
-from batchscout.train.policy_gradient.sampling import completion_mask
-from batchscout.train.tasks import Task, make_task
 
 COMMITTED = Path(__file__).parent / "warm_starts"
-CHECK_EVERY = 5
-"""Supervised steps between two looks at the accuracy."""
-
 MODEL_KEYS = ("layers", "width", "heads", "embedding_std", "seed")
 START_KEYS = ("start_score", "start_lr", "start_batch_size", "start_steps")
 
@@ -88,63 +76,26 @@ def check(start: WarmStart) -> None:
         )
 
 
-def load_start(model: Transformer, start: WarmStart) -> None:
-    """Put the start's parameters into ``model``, after checking the file."""
-    check(start)
-    model.load_state_dict(torch.load(start.path, map_location="cpu", weights_only=True))
-
-
 def build(recipe: Mapping[str, Any], path: Path) -> WarmStart:
     """Train a start by ``recipe`` and write it to ``path``, a record of recipe and hash beside it."""
-    task = make_task(recipe["task"])
-    model = model_for(recipe["model"], task)
-    steps, accuracy = imitate(model, task, recipe["model"])
+    from batchscout.train.policy_gradient.imitation import train_start  # needs torch
+
+    start = train_start(recipe)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with temporary.open(
-        "wb"
-    ) as file:  # given a path, torch would write its name into the file and so into the hash
-        torch.save(model.state_dict(), file)
-    start = WarmStart(path, hashlib.sha256(temporary.read_bytes()).hexdigest())
-    os.replace(temporary, path)
-    record = {"sha256": start.sha256, "steps": steps, "accuracy": accuracy, "recipe": recipe}
-    temporary.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(temporary, path.with_suffix(".json"))  # last: a record without its model would be trusted
-    return start
-
-
-def imitate(model: Transformer, task: Task, settings: Mapping[str, Any]) -> tuple[int, float]:
-    """Supervised steps until the greedy accuracy reaches ``start_score``: (steps, accuracy)."""
-    parameters = FlatParameters(model)
-    optimizer = Adam(parameters.vector, (0.9, 0.95))
-    generator = torch.Generator().manual_seed(settings["seed"])
-    accuracy = greedy_score(model, task, len(task.held_out))
-    for step in range(settings["start_steps"]):
-        if step % CHECK_EVERY == 0:
-            accuracy = greedy_score(model, task, len(task.held_out))
-            if accuracy >= settings["start_score"]:
-                return step, accuracy
-        chosen = torch.randint(len(task.prompts), (settings["start_batch_size"],), generator=generator)
-        parameters.zero_gradient()
-        imitation_loss(model, task, task.prompts[chosen]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step(parameters.gradient, settings["start_lr"])
-    raise TrainerError(
-        f"model.start_steps={settings['start_steps']} ended at accuracy {accuracy:.3f}, below "
-        f"model.start_score={settings['start_score']}; allow more steps or a lower score"
-    )
-
-
-def imitation_loss(model: Transformer, task: Task, prompts: Tensor) -> Tensor:
-    """Mean cross-entropy, over tokens up to the end, of the right answers to the (n, P) ``prompts``."""
-    answers = task.answers(prompts)
-    logits, _ = model(torch.cat([prompts, answers[:, :-1]], 1), last=task.completion_tokens)
-    mask = completion_mask(answers, task.end)
-    losses = functional.cross_entropy(logits.transpose(1, 2), answers, reduction="none")
-    return (losses * mask).sum() / mask.sum()
+    sha256 = hashlib.sha256(start.content).hexdigest()
+    record = {"sha256": sha256, "steps": start.steps, "accuracy": start.accuracy, "recipe": recipe}
+    text = json.dumps(record, indent=1) + "\n"
+    # The record comes last: without its model it would be trusted.
+    for target, content in ((path, start.content), (path.with_suffix(".json"), text.encode())):
+        temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    return WarmStart(path, sha256)
 
 
 def main(arguments: list[str]) -> None:
     """Build the start of a task file and a model file into a directory, named after both."""
+    import torch
     import yaml
 
     task_file, model_file, directory = (Path(argument) for argument in arguments)
