@@ -33,7 +33,7 @@ WIDE = {
 
 
 def least(time):
-    """Numeric minimum of T, a function of (n,) batch sizes: five grids, each over the best cells of the last."""
+    """Numeric minimum of T over batch sizes: five grids, each over the best cells of the last."""
     low, high = -30.0, 40.0
     for _ in range(5):
         grid = np.linspace(low, high, 4001)

@@ -107,9 +107,9 @@ def accumulation_optimum(
     _check(s_min=s_min, b_crit=b_crit, a=a, b=b)
     _check(micro_batch_size=micro_batch_size, micro_batch_seconds=micro_batch_seconds)
     slope = b + micro_batch_seconds / micro_batch_size
-    start = max(1.0, np.rint(optimum(s_min, b_crit, a, slope).batch_size / micro_batch_size)) *
-    micro_batch_size found = (1 + b_crit / start) * (a + micro_batch_seconds * start / micro_batch_size + b *
-    start)
+    relaxed = optimum(s_min, b_crit, a, slope).batch_size / micro_batch_size
+    start = max(1.0, float(np.rint(relaxed))) * micro_batch_size
+    found = (1 + b_crit / start) * (a + slope * start)
     # (1 + b_crit/B)(a + slope·B) ≤ found, a quadratic in B
     middle = (found - a - b_crit * slope) / (2 * slope)
     reach = math.sqrt(max(middle**2 - a * b_crit / slope, 0.0))
@@ -117,8 +117,9 @@ def accumulation_optimum(
     last = max(first, math.ceil((middle + reach) / micro_batch_size * (1 + 1e-9)))
     count = np.arange(first, last + 1, dtype=np.float64)
     fixed = a + count * micro_batch_seconds
-    inside = np.clip(np.sqrt(fixed * b_crit / b), (count - 1) * micro_batch_size + 1, count *
-    micro_batch_size) sizes = np.concatenate([np.floor(inside), np.ceil(inside)])
+    low, high = (count - 1) * micro_batch_size + 1, count * micro_batch_size
+    inside = np.clip(np.sqrt(fixed * b_crit / b), low, high)
+    sizes = np.concatenate([np.floor(inside), np.ceil(inside)])
     times = s_min / b_crit * (1 + b_crit / sizes) * (np.tile(fixed, 2) + b * sizes)
     k = int(np.argmin(times))
     return Optimum(float(sizes[k]), float(times[k]))

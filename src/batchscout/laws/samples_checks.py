@@ -61,8 +61,8 @@ def fit_warnings(
     out += _where_b_crit_lies(low, high, b_crit, b_crit_interval)
     if noise > LARGE_NOISE:
         out.append(
-            f"the rows lie about the law by a factor of {np.exp(noise):.2g}: the samples law does not describe
-            " "them; compare the measured times instead"
+            f"the rows lie about the law by a factor of {np.exp(noise):.2g}: the samples law does not "
+            "describe them; compare the measured times instead"
         )
     width = np.where(np.isfinite(rows.lower) & np.isfinite(rows.upper), rows.upper - rows.lower, 0.0)
     worst = int(np.argmax(width))
