@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from batchscout.clock import VirtualClock
 from batchscout.measure import Caps, EvaluationGrid, Reporter, Target
 
@@ -38,8 +39,8 @@ class MadeJournal:
         self.parts["sampling_seconds"] += sampling
         self.parts["learning_seconds"] += learning
         self.states[self.state["updates"]] = (dict(self.state), dict(self.parts))
-        counts = {"generated_samples": self.state["samples"], "generated_tokens": None, "trained_tokens":
-        None} return self.event("update", **counts, **self.parts, warmup=warmup, metrics={})
+        generated = {"generated_samples": self.state["samples"], "generated_tokens": None}
+        return self.event("update", **generated, trained_tokens=None, **self.parts, warmup=warmup, metrics={})
 
     def evaluation(self, score: float | None, score_n: int = 100, took: float = 0.5) -> MadeJournal:
         self.evaluated += took
@@ -112,5 +113,11 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    yield Job(tmp_path / "b8", VirtualClock(1000.0))
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "b8", VirtualClock(1000.0))
+
+
+@pytest.fixture(scope="session")
+def make_job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Job]:
+    """A new job at each call, for tests that hypothesis repeats."""
+    return lambda: Job(tmp_path_factory.mktemp("job") / "b8", VirtualClock(1000.0))

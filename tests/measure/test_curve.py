@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from batchscout.errors import CurveError
-from batchscout.measure import Curve, Target
 from hypothesis import given
 from hypothesis import strategies as st
+
+from batchscout.errors import CurveError
+from batchscout.measure import Curve, Target
 
 T7 = Target(0.7)
 
@@ -50,7 +51,9 @@ def test_measurement_to_the_digit(made: Any) -> None:
     assert (found.update_seconds, found.sampling_share, found.pauses) == (2, 0.75, 0)
 
 
-@pytest.mark.parametrize(("clock", "expected"), [("training", 5), ("training_evaluation", 6.75), ("wall", 6.75)])
+@pytest.mark.parametrize(
+    ("clock", "expected"), [("training", 5), ("training_evaluation", 6.75), ("wall", 6.75)]
+)
 def test_clock_of_the_target_can_be_chosen_afterwards(made: Any, clock: Any, expected: float) -> None:
     found = Curve.from_attempts([simple(made).events]).measure(Target(0.7, clock=clock))
     assert found.time_to_target == pytest.approx(expected)
@@ -84,7 +87,7 @@ def test_left_censored_time_is_that_of_the_upper_bound(made: Any) -> None:
     assert (found.samples_to_target, found.time_to_target, found.censored) == (8, 2, "left")
 
 
-# ---- the correction of warm-up -----------------------------------------------------------------------------
+# the correction of warm-up
 
 
 def test_warmup_update_counts_as_the_mean_of_the_others_of_its_attempt(made: Any) -> None:
@@ -126,7 +129,7 @@ def test_other_updates_of_the_attempt_count_in_its_mean_though_they_were_lost(ma
     assert curve.lost_seconds == 8
 
 
-# ---- attempts ----------------------------------------------------------------------------------------------
+# attempts
 
 
 def test_resume_cuts_what_came_after_its_checkpoint(made: Any) -> None:
@@ -216,8 +219,12 @@ def test_resume_event_without_parts_goes_on_from_the_row_it_names(made: Any) -> 
 def test_no_journal_is_an_empty_curve() -> None:
     curve = Curve.from_attempts([])
     found = curve.measure(T7)
-    assert (curve.total_samples, found.censored, found.throughput, found.update_seconds) == (0, "right", None,
-    None)
+    assert (curve.total_samples, found.censored, found.throughput, found.update_seconds) == (
+        0,
+        "right",
+        None,
+        None,
+    )
 
 
 def test_journals_mixed_up_are_an_error(made: Any) -> None:
@@ -231,7 +238,7 @@ def test_score_that_was_not_finite_is_read_as_nan(made: Any) -> None:
     assert np.isnan(curve.score[1])
 
 
-# ---- means and pauses --------------------------------------------------------------------------------------
+# means and pauses
 
 
 def test_pause_is_replaced_by_the_median_in_update_seconds_only(made: Any) -> None:
@@ -279,8 +286,8 @@ def test_arrays_are_read_only(made: Any) -> None:
 
 @given(st.data())
 def test_parts_add_up_and_nothing_is_lost_whatever_the_attempts(made: Any, data: st.DataObject) -> None:
-    """total + warm-up + lost = all raw seconds; the parts of each update add up to it; samples and seconds
-    grow.""" journals, raw = [made().evaluation(0.1)], 0.0
+    """total + warm-up + lost = all raw seconds; parts add up to each update; samples and seconds grow."""
+    journals, raw = [made().evaluation(0.1)], 0.0
     for _ in range(data.draw(st.integers(1, 4))):
         for index in range(data.draw(st.integers(0, 4))):
             seconds = data.draw(st.tuples(st.floats(0.01, 50), st.floats(0.01, 50)))

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from batchscout.errors import CurveError
-from batchscout.measure import Target, first_passage, isotonic, reached_index
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from scipy import stats
+
+from batchscout.errors import CurveError
+from batchscout.measure import Target, first_passage, isotonic, reached_index
 
 T7 = Target(0.7)
 AT = [0, 100, 200, 300, 400]
@@ -128,10 +129,14 @@ values = hnp.arrays(float, st.integers(1, 12), elements=st.floats(-10, 10, width
 
 
 def min_max(score: NDArray[np.float64], weights: NDArray[np.float64]) -> list[float]:
-    """fit_i = max over a ≤ i of min over b ≥ i of the weighted mean of a…b: the closed form, from its
-    definition.""" n = len(score)
-    mean = [[np.average(score[a : b + 1], weights=weights[a : b + 1]) if b >= a else 0 for b in range(n)] for
-    a in range(n)] return [max(min(mean[a][b] for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
+    """fit_i = max over a ≤ i of min over b ≥ i of the weighted mean of a…b."""
+    n = len(score)
+    mean = {
+        (a, b): np.average(score[a : b + 1], weights=weights[a : b + 1])
+        for a in range(n)
+        for b in range(a, n)
+    }
+    return [max(min(mean[a, b] for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
 
 
 @given(values, st.data())
@@ -171,7 +176,7 @@ def test_isotonic_refuses_what_it_cannot_fit() -> None:
             isotonic(score, weights)
 
 
-# SCIENCE J.1: n questions, true score p_t = .5 + .01 t, target .69 (true crossing at t = 19), one evaluation a step.
+# n questions, true score p_t = .5 + .01 t, target .69 (true crossing at t = 19), one evaluation a step.
 STEPS = np.arange(51)
 TRUTH = 0.5 + 0.01 * STEPS
 
@@ -200,8 +205,8 @@ def test_luck_of_one_evaluation_and_of_two_in_a_row() -> None:
 @pytest.mark.published
 @pytest.mark.parametrize("n", [64, 256, 1024])
 def test_isotonic_crossing_hardly_depends_on_the_noise_of_an_evaluation(n: int) -> None:
-    """The first evaluation whose fit is at the target: 19.5 for every n; interpolated half a step less: the
-    truth.""" scores = np.random.default_rng(n).binomial(n, TRUTH, size=(2500, len(TRUTH))) / n
+    """The first evaluation whose fit is at the target: 19.5 for every n; interpolated: the truth, 19."""
+    scores = np.random.default_rng(n).binomial(n, TRUTH, size=(2500, len(TRUTH))) / n
     found = [first_passage(STEPS + 1, score, target=Target(0.69)) for score in scores]
     assert np.mean([c.upper - 1 for c in found]) == pytest.approx(19.5, abs=0.2)  # type: ignore[operator]
     assert np.mean([c.estimate - 1 for c in found]) == pytest.approx(19.0, abs=0.2)  # type: ignore[operator]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -160,7 +161,7 @@ class Curve:
         curve, crossing = self._reaching(target, level, ended)
         estimate = crossing.estimate
         time = None if estimate is None else curve.seconds_at(estimate, target.clock)
-        update_seconds, share, pauses = self._update_means()
+        update_seconds, share, pauses = self.update_means
         return Measurement(
             samples_to_target=estimate,
             samples_lower=crossing.lower,
@@ -217,9 +218,9 @@ class Curve:
             time = float(seconds[-1])
         return samples / time if samples and time and np.isfinite(time) else None
 
-    def _update_means(self) -> tuple[float | None, float | None, int]:
-        """Equation 5: mean seconds of an ordinary update, the share of sampling in it, and pauses
-        replaced."""
+    @cached_property
+    def update_means(self) -> tuple[float | None, float | None, int]:
+        """Equation 5: seconds of an ordinary update, the share of sampling in it, and pauses replaced."""
         ordinary = ~self.warmup if not self.warmup.all() else np.ones_like(self.warmup)
         each = self.update_seconds_each[ordinary]
         if not each.size:

@@ -105,7 +105,7 @@ def record_from_curve(curve: Curve, *, learning_rate: float, seed: int, status: 
             record[key] = [int(n) for n in column] if key == "score_n" else _listed(column)
     if not curve.samples.size or curve.total_samples > curve.samples[-1]:
         record |= {"total_samples": curve.total_samples, "total_seconds": curve.total_seconds}
-    mean = curve._update_means()[0]
+    mean = curve.update_means[0]
     return record if mean is None else {**record, "update_seconds": mean}
 
 

@@ -53,8 +53,8 @@ class Rows:
         return len(self.excess)
 
     def one_by_one(self) -> Rows:
-        """With a row for every update: one that stands for several (a replay's, from one evaluation to the next) is
-        taken apart into equal ones."""
+        """With a row for every update: one that stands for several (in replays, from one evaluation to the
+        next) is taken apart into equal ones."""
         at = self.updates["updates"]
         counts = np.diff(at, prepend=0.0).astype(int)
         if (counts <= 1).all():
