@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from batchscout.clock import RealClock
 from batchscout.plan import Plan, Request, make_plan
@@ -14,6 +14,9 @@ from batchscout.run.listener import Listener
 from batchscout.run.settings import ExitCode
 from batchscout.search.factory import build_search
 from batchscout.search.protocol import Search
+
+WIDTH = 140
+"""Columns of text that does not go to a terminal."""
 
 MakeExecutor = Callable[[Plan, Search, Path], Executor]
 
@@ -30,7 +33,7 @@ def run(
     listeners      further ones
     Raises         ConfigError before anything is written or submitted
     """
-    plan = make_plan(with_tracking_uri(request))
+    plan = make_plan(request)
     wanted = plan.config.search
     search = build_search(wanted.name, plan.settings.context, wanted.parameters, function=wanted.function)
     directory, is_resumed = choose(plan)
@@ -61,7 +64,7 @@ def run_plan(
         command=plan.request.command,
         source=None if plan.config.hardware.executor == "debug" else plan.request.home,
     )
-    conclude(directory, links(), with_report=plan.recording is None)
+    conclude(plan, directory, links())
     return code
 
 
@@ -104,15 +107,13 @@ def live_view(plan: Plan) -> list[Listener]:
     """Progress on the terminal; a replay is over before one could read it."""
     if plan.recording is not None:
         return []
-    try:
-        from batchscout.report.live import LiveView
-    except ModuleNotFoundError:
-        return []
+    from batchscout.report.live import LiveView
+
     return [LiveView()]
 
 
 def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]:
-    """Who logs the sweep, and what to print afterwards. A replay logs nothing unless tracking was typed."""
+    """Who logs the sweep, and what to print then. A replay logs nothing unless tracking was typed."""
     tracking = plan.config.tracking
     is_asked = any(name == "tracking" or name.startswith("tracking.") for name in plan.request.typed)
     if tracking.name == "none" or (plan.recording is not None and not is_asked):
@@ -123,36 +124,31 @@ def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]
     return [tracker, StudyWriter()], lambda: tracker.links
 
 
-def with_tracking_uri(request: Request) -> Request:
-    """The embedded database's address filled in, so that sweep.json says where runs were logged."""
-    tracking = dict(request.mapping.get("tracking") or {})
-    if tracking.get("name") != "embedded" or tracking.get("uri"):
-        return request
-    from batchscout.track.location import embedded_uri
-
-    return replace(
-        request, mapping={**request.mapping, "tracking": {**tracking, "uri": embedded_uri(request.runs)}}
-    )
-
-
-def conclude(directory: Path, links: tuple[str, ...], *, with_report: bool) -> None:
-    """The final table, the recommendation and where everything lies; then report.html and its figures."""
-    from rich.console import Console
-
-    from batchscout.report.sentence import recommendation
-    from batchscout.report.table import render
+def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
+    """Write report.html and say where everything lies; of a replay, say table and answer."""
     from batchscout.run.files import read_json
 
     result = read_json(directory / "result.json")
     if result is None:
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
-    console.print(render(result))
-    print(recommendation(result))
-    if with_report:
+    if plan.recording is not None:
+        say_result(result)
+    else:
         from batchscout.report import write_report
 
         print(f"report   {write_report(directory)}")
     print(f"results  {directory}")
     for link in links:
-        print(link)
+        if link.startswith("http"):
+            print(f"mlflow   {link}")
+
+
+def say_result(result: dict[str, Any]) -> None:
+    """The table, one row a batch size, and the recommendation in one sentence."""
+    from rich.console import Console
+
+    from batchscout.report.sentence import recommendation
+    from batchscout.report.table import render
+
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(render(result))
+    print(recommendation(result))

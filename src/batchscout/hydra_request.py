@@ -81,7 +81,7 @@ def single_request(
             frozenset(o.key_or_group for o in overrides),
         ),
         home=home(),
-        runs=directory.parent.parent,
+        runs=home() / "runs",
         directory=directory,
         command=command(),
         typed=frozenset(o.key_or_group for o in overrides),
@@ -114,4 +114,6 @@ def _place(config: DictConfig) -> tuple[Path, Path | None]:
     directory = Path(str(config.hydra.sweep.dir)).absolute()
     is_typed = any(str(o).startswith("hydra.sweep.dir=") for o in config.hydra.overrides.hydra)
     has_form = directory.parent.name == config.hydra.runtime.choices.get("sweep")
-    return directory.parent.parent, None if has_form and not is_typed else directory
+    if has_form and not is_typed:
+        return directory.parent.parent, None
+    return home() / "runs", directory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ class Plan:
 
 def make_plan(request: Request) -> Plan:
     """Raises ConfigError, one line, for whatever cannot work; by then nothing was submitted or written."""
+    request = replace(request, mapping=with_tracking_uri(request.mapping, request.runs))
     typed = build(SweepConfig, request.mapping)  # keys and types, before values are compared with each other
     recording = _recording(typed, request.home)
     if recording is None:
@@ -79,6 +80,14 @@ def make_plan(request: Request) -> Plan:
         check_exists("search.function", config.search.function)
     settings = make_settings(config, space, recording)
     return Plan(request=request, config=config, space=space, settings=settings, recording=recording)
+
+
+def with_tracking_uri(mapping: Mapping[str, Any], runs: Path) -> dict[str, Any]:
+    """The embedded database's address filled in, so that sweep.json says where runs were logged."""
+    tracking = dict(mapping.get("tracking") or {})
+    if tracking.get("name") == "embedded" and not tracking.get("uri"):
+        tracking["uri"] = f"sqlite:///{runs.absolute() / 'mlflow.db'}"
+    return {**mapping, "tracking": tracking}
 
 
 def _recording(config: SweepConfig, home: Path) -> RecordedSweep | None:

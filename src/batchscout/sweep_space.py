@@ -128,6 +128,13 @@ def _rates(config: SweepConfig, lists: Lists) -> tuple[float, ...]:
     return tuple(dict.fromkeys(convert(float, v, name, _POSITIVE) for v in listed))
 
 
+def listed_values(name: str, config: SweepConfig, lists: Lists) -> tuple[Any, ...]:
+    """The values listed as `name` (batch_size, lr or lr_reference), () where none were."""
+    if getattr(lists, name) is None:
+        return ()
+    return _batch_sizes(config, lists) if name == "batch_size" else _rates(config, lists)
+
+
 def _check_rule(config: SweepConfig, lists: Lists, name: str) -> None:
     """A list typed for the rate that the rule does not read is a mistake."""
     rule = config.lr_rule.name

@@ -1,0 +1,122 @@
+"""The commands and their words; what they do is in the modules beside this one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Which batch size, with which learning rate, reaches the target soonest?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Sweep = Annotated[
+    str | None,
+    typer.Argument(help="A sweep's directory, or NAME[/TIME] below runs/; the newest if left out."),
+]
+Jobs = Annotated[list[str], typer.Argument(help="Job ids, as `batchscout status` shows them.")]
+
+
+@app.command()
+def status(
+    sweep: Sweep = None, all_jobs: Annotated[bool, typer.Option("--all", help="Every job.")] = False
+) -> None:
+    """How a sweep stands: jobs, cost, the recommendation so far."""
+    from batchscout.cli.look import show_status
+
+    show_status(sweep, all_jobs=all_jobs)
+
+
+@app.command()
+def logs(
+    job: Annotated[str, typer.Argument(help="A job's id, or how it begins.")],
+    sweep: Sweep = None,
+    lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="Lines from the end.")] = 50,
+) -> None:
+    """What a job printed, its newest submission's last lines."""
+    from batchscout.cli.look import show_log
+
+    show_log(job, sweep, lines=lines)
+
+
+@app.command()
+def report(sweep: Sweep = None) -> None:
+    """Write report.html and the figures again; show table and recommendation."""
+    from batchscout.cli.look import make_report
+
+    make_report(sweep)
+
+
+@app.command()
+def export(
+    sweep: Sweep = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File (.gz packs it); else printed.")
+    ] = None,
+) -> None:
+    """The sweep as one file that `hardware=replay hardware.source=FILE` replays."""
+    from batchscout.cli.look import export_to
+
+    export_to(sweep, output)
+
+
+@app.command()
+def fit(
+    source: Annotated[
+        str | None, typer.Argument(help="A CSV table (batch_size, samples_to_target, …), or a sweep.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="All of it, as JSON.")] = False,
+    gamma: Annotated[str, typer.Option(help="Sharpness of the knee: a number, or free.")] = "1",
+) -> None:
+    """The laws of a table of your own, or of a sweep: critical batch size, update seconds, learning rate."""
+    from batchscout.cli.look import show_fit
+
+    show_fit(source, json_output=json_output, gamma=gamma)
+
+
+@app.command()
+def sync(
+    sweep: Sweep = None,
+    uri: Annotated[
+        str | None, typer.Option(help="MLflow's tracking URI; the sweep's own if left out.")
+    ] = None,
+) -> None:
+    """Log a sweep to MLflow from its journals; repeating it changes nothing."""
+    from batchscout.cli.act import sync_sweep
+
+    sync_sweep(sweep, uri)
+
+
+@app.command()
+def resume(
+    sweep: Annotated[str, typer.Argument(help="A sweep's directory, or NAME[/TIME] below runs/.")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="key=value…", help="What changes.")] = None,
+) -> None:
+    """Go on with a sweep, with longer lists or a larger budget if you type them."""
+    from batchscout.cli.act import resume_sweep
+
+    sys.exit(resume_sweep(sweep, words or []))
+
+
+@app.command()
+def doctor() -> None:
+    """Check what sweeps need here: Python, GPUs, Slurm, disk, tracking."""
+    from batchscout.cli.doctor import examine
+
+    sys.exit(examine())
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(help="An empty or new directory.")] = Path(),
+) -> None:
+    """Write a project to start from: sweep.py, conf/, sweeps/ and a trainer function of your own."""
+    from batchscout.cli.project import write_project
+
+    write_project(directory)
