@@ -327,7 +327,7 @@ def _sweep(made: Made) -> dict[str, Any]:
         "v": 1,
         "sweep": made.name,
         "config": config,
-        "plan_signature": "f00d",
+        "plan_signature": "f00dcafe0123456789ab",
         "command": ["python", "sweep.py", "-m"],
         "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "is_dirty": False},
         "versions": {"python": "3.11", "torch": "2.13.0"},

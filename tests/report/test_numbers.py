@@ -52,7 +52,7 @@ def test_a_column_has_one_unit_that_fits_its_smallest_time():
     assert numbers.time_unit([None, 41.0, 700.0]).name == "s"
     assert numbers.time_unit([130.0, 7000.0]).name == "min"
     assert numbers.time_unit([]).name == "s"
-    assert numbers.time_unit([8000.0]).text(9000.0) == "2.5"
+    assert numbers.time_unit([8000.0]).text(9000.0) == "2.50"
 
 
 def test_lists_read_like_a_sentence():

@@ -1,4 +1,4 @@
-"""Progress on the terminal: a live table where there is one, plain lines in a log. Failures are said at once."""
+"""Progress on the terminal: a live table where there is one, else plain lines. Failures are said at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from rich.text import Text
 from batchscout.clock import Clock, RealClock
 from batchscout.measure.outcome import Outcome
 from batchscout.report.numbers import NOTHING, count, digits, duration, rate
-from batchscout.report.sentence import recommendation, setting
-from batchscout.report.table import plain, render
+from batchscout.report.sentence import setting
 from batchscout.run.listener import SweepView
 from batchscout.search.protocol import JobObservation
 
@@ -29,7 +28,10 @@ LONGEST = 300  # characters of a reason on the terminal; the report has all of i
 
 
 class LiveView:
-    """A Listener for people. console: where to write (by default stdout); a terminal gets the live table."""
+    """A Listener for people. console: where to write (by default stdout); a terminal gets the live table.
+
+    The final table and the recommendation are the caller's: they are printed without a live view too.
+    """
 
     def __init__(self, console: Console | None = None, clock: Clock | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -71,12 +73,6 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        width = self._console.width
-        if self._console.is_terminal:
-            self._console.print(render(view.result, width))
-        else:
-            self._console.print(Text(plain(view.result, width)), no_wrap=True, soft_wrap=True)
-        self._print(Text(recommendation(view.result), style="bold"))
 
     def _tell_ended(self, view: SweepView) -> None:
         """One line per job that ended since the last look, in the order of creation."""

@@ -24,6 +24,7 @@ from batchscout.report.numbers import count, digits, duration, percent, rate
 from batchscout.report.sentence import recommendation
 from batchscout.report.sweep import Sweep
 from batchscout.report.table import cells, is_near_tie, is_recommended
+from batchscout.run.listener import SweepView
 
 
 def write(directory: Path) -> Path:
@@ -38,6 +39,22 @@ def write(directory: Path) -> Path:
     draft.write_text(render(sweep), encoding="utf-8")
     os.replace(draft, path)
     return path
+
+
+class ReportWriter:
+    """A Listener that writes the report at the end: before a tracker that is told after it and uploads it."""
+
+    def on_start(self, view: SweepView) -> None:
+        """Nothing to report yet."""
+
+    def on_change(self, view: SweepView) -> None:
+        """`batchscout report` shows a sweep that still runs."""
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """Decisions are read from events.jsonl."""
+
+    def on_end(self, view: SweepView) -> None:
+        write(view.directory)
 
 
 def render(sweep: Sweep) -> str:

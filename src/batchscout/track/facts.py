@@ -21,11 +21,11 @@ class Facts:
 
 def read_facts(view: SweepView) -> Facts:
     """Look into the directory; what is not there is left out."""
-    rows = {row["id"]: row for row in view.result["jobs"]}
+    growing = {row["id"] for row in view.result["jobs"] if not Outcome(row["outcome"]).is_final}
     settled = {
         job.job_id: _settled(view.directory / "jobs" / job.job_id, job.curve.update_samples.tolist())
         for job in view.jobs
-        if job.curve is not None and not Outcome(rows[job.job_id]["outcome"]).is_final
+        if job.curve is not None and job.job_id in growing
     }
     git = read_provenance(view.directory).get("git") or {}
     return Facts(git.get("commit"), settled)

@@ -155,6 +155,7 @@ class MlflowTracker:
             if is_loggable(row) and self._written.get(row["id"]) != state:
                 self._write(job_entry(view, row, jobs.get(row["id"]), facts=facts), state)
         if view.result["status"] != "running":
+            self._busy_since = time.monotonic()
             store.upload_report(view)
 
     def _write(self, entry: RunEntry, state: object) -> None:
