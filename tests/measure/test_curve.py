@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscout.errors import CurveError
@@ -284,6 +284,7 @@ def test_arrays_are_read_only(made: Any) -> None:
             array[0] = 1
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_parts_add_up_and_nothing_is_lost_whatever_the_attempts(made: Any, data: st.DataObject) -> None:
     """total + warm-up + lost = all raw seconds; parts add up to each update; samples and seconds grow."""

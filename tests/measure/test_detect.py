@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -139,6 +139,7 @@ def min_max(score: NDArray[np.float64], weights: NDArray[np.float64]) -> list[fl
     return [max(min(mean[a, b] for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
 
 
+@settings(deadline=None)
 @given(values, st.data())
 def test_isotonic_equals_the_min_max_formula(score: NDArray[np.float64], data: st.DataObject) -> None:
     weights = data.draw(hnp.arrays(float, len(score), elements=st.floats(0.125, 100, width=32)))
@@ -148,6 +149,7 @@ def test_isotonic_equals_the_min_max_formula(score: NDArray[np.float64], data: s
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.3, 0.6, 0.7, 0.71, 0.9, math.nan]), max_size=9), st.integers(1, 4))
 def test_patience_rule_equals_a_plain_loop(score: list[float], patience: int) -> None:
     row, found = 0, None
@@ -159,6 +161,7 @@ def test_patience_rule_equals_a_plain_loop(score: list[float], patience: int) ->
     assert reached_index(score, Target(0.7, patience=patience)) == found
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 3))
 def test_crossing_is_always_inside_its_bracket(score: list[float], patience: int) -> None:
     at = np.arange(1, len(score) + 1) * 64

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscout.clock import VirtualClock
@@ -198,6 +198,7 @@ json_like = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(min_size=1).map("key_".__add__), json_like, max_size=4))
 def test_any_finite_content_comes_back_equal(
     tmp_path_factory: pytest.TempPathFactory, keys: dict[str, object]

@@ -99,7 +99,7 @@ def test_loop_without_phases_is_all_other(job: Any) -> None:
 steps = st.tuples(st.sampled_from(["sampling", "reward", "learning", "sync", "idle"]), st.floats(0, 100))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(steps, max_size=6), min_size=1, max_size=5))
 def test_parts_add_up_to_seconds_whatever_the_order_of_phases(make_job: Any, plan: Any) -> None:
     job = make_job()
@@ -515,7 +515,7 @@ def test_identity_and_place_are_in_the_start_event(job: Any) -> None:
 plans = st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.integers(0, 3)), min_size=1, max_size=5)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(plans)
 def test_samples_and_seconds_grow_whatever_is_killed(make_job: Any, plan: Any) -> None:
     """Attempts of some updates, some saved, some of the work lost: joined they are one unbroken job."""
