@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from batchscout.clock import Clock
-from batchscout.errors import JournalError
+from batchscout.errors import CurveError, JournalError
 from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.run.classify import Classification, classify
@@ -29,7 +29,8 @@ GONE_SECONDS = 30.0
 LINGER_SECONDS = 20.0
 """So long a job may take to leave its slot after its last word; then it is ended by force."""
 SILENT_WATCHDOGS, SILENT_GAPS = 3.0, 10.0
-"""A running job is stuck when it is silent for so many times the watchdog and its own longest pause so far."""
+"""A running job is stuck when it is silent for so many times the watchdog and its own longest pause so
+far."""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,15 @@ class Watched:
     lingers_until: float | None = None
     running_since: float | None = None
     stop_asked: float | None = None
+    fault: str | None = None  # why no curve can be built from its journals
     _shown: tuple[Any, JobObservation] | None = None
+
+    def rebuild_curve(self) -> None:
+        """From the journals as read last. Journals that contradict each other leave the curve as it was."""
+        try:
+            self.curve, self.fault = self.view.curve(), None
+        except CurveError as error:
+            self.fault = str(error)
 
     @property
     def holds_slot(self) -> bool:
@@ -149,7 +158,7 @@ class Watch:
     def load(self, watched: Watched) -> None:
         """Read all of a job's journals, as after a restart."""
         watched.view = self._journals.read(watched.directory)
-        watched.curve = watched.view.curve()
+        watched.rebuild_curve()
         watched.last_news = self._clock.now()
 
     def look(self, jobs: Iterable[Watched]) -> News:
@@ -169,7 +178,8 @@ class Watch:
         return news
 
     def _end_by_force(self, watched: Watched) -> None:
-        """Free what the newest submission holds, whether its job has ended (an allocation that stays) or hangs."""
+        """Free what the newest submission holds, whether its job has ended (an allocation that stays) or
+        hangs."""
         submission = watched.record.submissions[-1].submission(watched.record.job.job_id)
         if submission is not None:
             self._executor.cancel(submission)
@@ -191,7 +201,7 @@ class Watch:
         if "start" in names:
             news.started.append(watched)
         if names & {"end", "resume"} or (self.watches_curves and "evaluation" in names):
-            watched.curve = view.curve()
+            watched.rebuild_curve()
         if "evaluation" in names:
             news.evaluated.append(watched)
 
