@@ -455,6 +455,17 @@ def test_checkpoint_at_the_same_update_replaces_the_older(job: Any) -> None:
     assert [p.name for p in (job.directory / "checkpoint").iterdir()] == ["2"]
 
 
+def test_leftovers_of_an_attempt_that_died_while_it_saved_are_removed(job: Any) -> None:
+    first = job.open()
+    job.update(first)
+    (job.directory / "checkpoint" / ".1-001.tmp").mkdir(parents=True)
+    second = job.open()
+    assert second.resume_path() is None
+    job.update(second)
+    job.save(second)
+    assert [p.name for p in (job.directory / "checkpoint").iterdir()] == ["1"]
+
+
 def test_resume_comes_first_and_needs_a_checkpoint(job: Any) -> None:
     with pytest.raises(TrainerError, match="no checkpoint"):
         job.open().resume()

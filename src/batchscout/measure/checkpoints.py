@@ -97,9 +97,10 @@ class Checkpoints:
         saved.rename(final)
         _flush(self._directory)
         self._lineage = [*(name for name in self._lineage if name != final.name), final.name][-KEPT:]
-        for path in published(self._directory.parent):
-            if path.name not in self._lineage:
-                discard(path)
+        leftovers = self._directory.glob(".*.tmp")  # of attempts that died while they saved
+        obsolete_ones = [p for p in published(self._directory.parent) if p.name not in self._lineage]
+        for path in (*leftovers, *obsolete_ones):
+            discard(path)
         self.updates, self._written = updates, self._clock.perf()
         return final
 
