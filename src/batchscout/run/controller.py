@@ -158,7 +158,10 @@ class Controller:
         if not record.is_final:
             self._publisher.event("retry", job=job_id, reason=verdict.reason, message=verdict.message)
             return
-        watched.curve = watched.view.curve()
+        watched.rebuild_curve()
+        if watched.fault is not None:
+            record.finish(Outcome.FAILED, "journal", watched.fault, now)
+            self._sweep.save_job(record)
         self._ended(watched)
 
     def _ended(self, watched: Watched) -> None:

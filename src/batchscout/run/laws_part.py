@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
+from batchscout.errors import LawError
 from batchscout.laws.points import PointRow, laws_of_points
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
@@ -21,7 +24,11 @@ def laws_of_jobs(jobs: Iterable[JobObservation], target: Target) -> dict[str, An
     rows = [row for job in jobs if (row := point_row(job, target)) is not None]
     if not rows:
         return dict(NOTHING)
-    laws: dict[str, Any] = laws_of_points(rows, target=target.score)["laws"]
+    try:
+        with np.errstate(all="ignore"):  # a law that a handful of jobs leaves open may run off to infinity
+            laws: dict[str, Any] = laws_of_points(rows, target=target.score)["laws"]
+    except (LawError, ArithmeticError, ValueError) as error:  # boundary: no fit may end a running sweep
+        return {**NOTHING, "warnings": [f"no laws: {error}"]}
     return laws
 
 

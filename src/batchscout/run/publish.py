@@ -15,7 +15,7 @@ from batchscout.run.result import Progress, build_result
 from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.run.sweep_directory import SweepDirectory
 from batchscout.run.watch import Watched
-from batchscout.search.protocol import Recommendation, Search
+from batchscout.search.protocol import JobObservation, Recommendation, Search
 
 RESULT_SECONDS = 2.0
 """So often at most an evaluation alone rewrites result.json; starts and ends always do."""
@@ -35,7 +35,7 @@ class Publisher:
         self._settings, self._sweep, self._search, self._clock = settings, sweep, search, clock
         self._listeners = list(listeners)
         self._display = RealClock()  # how often a person is shown something does not follow the virtual clock
-        self._shown = -RESULT_SECONDS
+        self._shown = self._fitted = -RESULT_SECONDS
         self._began = clock.now()
         self._elapsed_before = 0.0
         self._history: list[dict[str, Any]] = []
@@ -58,8 +58,7 @@ class Publisher:
         self._answer = self._search.recommend([w.observation() for w in jobs]) if jobs else None
         ended = sum(w.record.is_final and not w.record.is_skipped for w in jobs)
         self._history += [self._entry(jobs) for _ in range(ended - len(self._history))]
-        if jobs:
-            self._laws = laws_of_jobs([w.observation() for w in jobs], self._settings.context.target)
+        self._fit_laws([w.observation() for w in jobs], is_due=True)
         self._tell(lambda listener: listener.on_start(self._view(jobs)))
 
     def _elapsed(self, before: dict[str, Any], jobs: Sequence[Watched]) -> float:
@@ -90,8 +89,13 @@ class Publisher:
         observations = [w.observation() for w in jobs]
         self._answer = self._search.recommend(observations)
         self._history.append(self._entry(jobs))
-        if not self._settings.is_recorded:
+        self._fit_laws(observations, is_due=self._display.perf() - self._fitted >= RESULT_SECONDS)
+
+    def _fit_laws(self, observations: Sequence[JobObservation], *, is_due: bool) -> None:
+        """Fits take a moment, so jobs that end within seconds of each other share one."""
+        if is_due:
             self._laws = laws_of_jobs(observations, self._settings.context.target)
+            self._fitted = self._display.perf()
 
     def _entry(self, jobs: Sequence[Watched]) -> dict[str, Any]:
         answer = self._answer
@@ -125,7 +129,7 @@ class Publisher:
         self._status = status
         observations = [w.observation() for w in jobs]
         self._answer = self._search.recommend(observations)
-        self._laws = laws_of_jobs(observations, self._settings.context.target)
+        self._fit_laws(observations, is_due=True)
         self.event("finish", status=status, exit_code=int(code), explanation=explanation)
         self._conclude(jobs)
 

@@ -3,7 +3,8 @@
 No law is fitted here. A point counts once at least one of its jobs reached the target; jobs that a cap or a
 collapse ended make it dearer by what a person would lose to them: with a share p of the jobs reaching the
 target, the expected training time of trying until one does is T + (1 - p)/p · C, C the mean cost of those
-that did not. That sum ranks; T itself is shown. Jobs stopped by the search, and probes, say nothing about p.
+that did not. That sum ranks; T itself is shown. A job that the search stopped counts with the seconds it ran,
+where these exceed T.
 """
 
 from __future__ import annotations
@@ -248,8 +249,11 @@ def _expected_seconds(
 ) -> float | None:
     if seconds is None:
         return None
-    missed = [j.seconds for j in whole if j.outcome in _MISSED and _way(j, target, level) is None]
-    return seconds + sum(missed) / len(ways)  # (1 - p)/p · C with p = reached / (reached + missed)
+    without = [j for j in whole if _way(j, target, level) is None]
+    slower = [j.seconds for j in without if j.outcome is Outcome.STOPPED and j.seconds > seconds]
+    mean = (seconds * len(ways) + sum(slower)) / (len(ways) + len(slower))
+    missed = sum(j.seconds for j in without if j.outcome in _MISSED)
+    return mean + missed / len(ways)  # (1 - p)/p · C with p = reached / (reached + missed)
 
 
 def _best_score(jobs: Iterable[JobObservation], target: Target) -> float | None:
