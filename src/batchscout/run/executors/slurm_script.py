@@ -12,7 +12,6 @@ from typing import Any
 import submitit
 
 from batchscout.config import HardwareConfig
-from batchscout.errors import ConfigError
 from batchscout.run.executors.submission import SHELL_FUNCTIONS, STARTED, worker_command
 
 
@@ -34,16 +33,10 @@ def batch_script(
 
     variables  exported in the script, so that a site's --export=NONE or a module that sets PYTHONPATH cannot
                lose them
-    Raises     ConfigError where hardware.extra names an option that cannot be passed on
     """
     folder = job_directories[0] / "log"
     writer = _Sbatch(folder)
-    try:
-        writer.update_parameters(**_parameters(hardware, name, variables))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            "hardware", hardware.name, f"cannot be turned into sbatch options: {error}"
-        ) from error
+    writer.update_parameters(**_parameters(hardware, name, variables))
     python = shlex.split(hardware.python) if hardware.python else ()
     return writer.script(shlex.join(worker_command(job_directories, python)))
 
@@ -71,8 +64,13 @@ def _parameters(hardware: HardwareConfig, name: str, variables: Mapping[str, str
         "wckey": None,
         "setup": [*hardware.setup, *_exports(variables), f"export {STARTED}=$(date +%s.%N)", SHELL_FUNCTIONS],
         "teardown": ["code=$?", "say_kernel_kills $code", "exit $code"],
-        "additional_parameters": {str(k).replace("_", "-"): v for k, v in hardware.extra.items()},
+        "additional_parameters": _further(hardware.extra),
     }
+
+
+def _further(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Any other option, typed with - or _; true is an option without a value, false and null are none."""
+    return {str(k).replace("_", "-"): v for k, v in extra.items() if v is not None and v is not False}
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:
