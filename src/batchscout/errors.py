@@ -22,7 +22,7 @@ from typing import Any
 
 
 class BatchscoutError(Exception):
-    """Root of the tree. ``str(error)`` is one line: what was wrong, the value, what is allowed, what to do."""
+    """Root of the tree. ``str(error)`` is one line: what was wrong, the value, what is allowed, a remedy."""
 
 
 class ConfigError(BatchscoutError):
@@ -81,7 +81,7 @@ class LaunchError(ExecutorError):
 
 
 class SchedulerBusy(ExecutorError):
-    """The scheduler does not answer, or takes no more jobs now: the same submission is worth trying again later."""
+    """The scheduler does not answer, or takes no more jobs now: the same submission may go through later."""
 
 
 class SweepError(BatchscoutError):
