@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.made_sweep import Made, make_sweep
 
 SMALL = Made(batch_sizes=(32, 256, 1024), lr_factors=(1.0,))
@@ -44,7 +43,8 @@ class Database:
         """(job, key, timestamp, step, value) of all active jobs' runs."""
         return set(
             self.rows(
-                "select t.value, m.key, m.timestamp, m.step, m.value from metrics m join runs r using (run_uuid) "
+                "select t.value, m.key, m.timestamp, m.step, m.value "
+                "from metrics m join runs r using (run_uuid) "
                 "join tags t on t.run_uuid = m.run_uuid and t.key = 'batchscout.job' "
                 "where r.lifecycle_stage = 'active'"
             )

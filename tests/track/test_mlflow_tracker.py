@@ -1,4 +1,4 @@
-"""The tracker next to a running sweep: it follows, it never holds the sweep up, and nothing is logged twice."""
+"""The tracker next to a running sweep: it follows, never holds it up, and logs nothing twice."""
 
 from __future__ import annotations
 

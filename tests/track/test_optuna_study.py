@@ -10,10 +10,10 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from tests.track.conftest import SMALL
 
 from batchscout.run.record import read_sweep
 from batchscout.track import StudyWriter
-from tests.track.conftest import SMALL
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

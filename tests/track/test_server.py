@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.track.conftest import Database
 
 from batchscout.run.record import read_sweep
 from batchscout.track import MlflowTracker, sync
-from tests.track.conftest import Database
 
 #: MLflow 3.17 on SQLAlchemy 2.1 uses a loader that is to go away.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")

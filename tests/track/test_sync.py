@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.made_sweep import Made
+from tests.track.conftest import SMALL
 
 from batchscout.errors import SweepError, TrackingError
 from batchscout.track import sync
 from batchscout.track.store import RunStore
-from tests.made_sweep import Made
-from tests.track.conftest import SMALL
 
 #: MLflow 3.17 on SQLAlchemy 2.1 uses a loader that is to go away.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
@@ -166,7 +166,7 @@ def test_status_times_and_tags_are_the_jobs_own(make, database):
 
 
 def test_without_a_target_reached_there_is_no_time_to_target(make, database):
-    directory, result = make(Made(reachable=False, batch_sizes=(32, 256), lr_factors=(1.0,)))
+    directory, _ = make(Made(reachable=False, batch_sizes=(32, 256), lr_factors=(1.0,)))
     sync(directory, database.uri)
     keys = {key for _, key, _, _, _ in database.points()}
     assert not keys & {"time_to_target", "samples_to_target", "wall_seconds_to_target"}
@@ -199,7 +199,7 @@ def test_the_default_database_is_the_one_of_the_runs_directory(sweep, empty_data
 
 
 def test_what_is_no_sweep_and_what_does_not_answer_are_one_line_errors(sweep, tmp_path, monkeypatch):
-    with pytest.raises(SweepError, match="holds no result.json"):
+    with pytest.raises(SweepError, match=r"holds no result\.json"):
         sync(tmp_path)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(TrackingError, match="does not take the sweep"):
