@@ -1,3 +1,3 @@
-"""batchscout: which batch size, with which learning rate, reaches the target score soonest on this machine?"""
+"""batchscout: the batch size and learning rate that reach the target score soonest on this hardware."""
 
 __version__ = "0.1.0"
