@@ -3,6 +3,7 @@ costs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,8 +81,9 @@ def best_batch(
             "only upper bounds of S are known, so no batch size can be computed; rank measured times instead"
         )
     pace = update_seconds if isinstance(update_seconds, UpdateSecondsLaw) else update_seconds.total.law
-    continuous, at_edge = _continuous(law, pace, _limits(samples, candidates))
-    listed = _candidates(candidates, continuous)
+    wanted = None if candidates is None else _checked(candidates)
+    continuous, at_edge = _continuous(law, pace, _limits(samples, wanted))
+    listed = wanted or tuple(sorted({max(1, math.floor(continuous)), max(1, math.ceil(continuous))}))
     sizes = np.array(listed, dtype=np.float64)
     times = _times(law.samples(sizes), pace.seconds(sizes), sizes, round_updates)
     i = int(np.argmin(times))
@@ -198,9 +200,7 @@ def _continuous(law: SamplesLaw, pace: UpdateSecondsLaw, limits: tuple[float, fl
     return float(np.exp(found.x)), False
 
 
-def _candidates(candidates: Sequence[int] | None, continuous: float) -> tuple[int, ...]:
-    if candidates is None:
-        return tuple(sorted({max(1, int(np.floor(continuous))), max(1, int(np.ceil(continuous)))}))
+def _checked(candidates: Sequence[int]) -> tuple[int, ...]:
     if not len(candidates):
         raise LawError("candidates is empty; list batch sizes, or leave it out")
     for c in candidates:

@@ -112,7 +112,9 @@ class Profile:
         else:
             deviation = rng.standard_t(v, count) * np.sqrt(n / max(v, 1.0))
         weight = np.maximum(self.at.information[picked], 0.5) * float(np.mean(self.rows.weight))
-        return self.at.location[picked] + deviation * self.at.noise[picked] / np.sqrt(weight), shape
+        # With one degree of freedom the tails are Cauchy's; e^±50 is as good as never.
+        move = np.clip(deviation * self.at.noise[picked] / np.sqrt(weight), -50.0, 50.0)
+        return self.at.location[picked] + move, shape
 
 
 def profile(
