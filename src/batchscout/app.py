@@ -125,15 +125,14 @@ def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]
 
 
 def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
-    """Write report.html and say where everything lies; of a replay, say table and answer."""
+    """Say the answer, write report.html, say where everything lies. A replay gets no report."""
     from batchscout.run.files import read_json
 
     result = read_json(directory / "result.json")
     if result is None:
         return
-    if plan.recording is not None:
-        say_result(result)
-    else:
+    say_result(result)
+    if plan.recording is None:
         from batchscout.report import write_report
 
         print(f"report   {write_report(directory)}")

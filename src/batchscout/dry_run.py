@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batchscout.clock import RealClock
-from batchscout.config import BatchArithmetic, HardwareConfig
+from batchscout.config import BatchArithmetic, SweepConfig
 from batchscout.plan import Plan
-from batchscout.report.numbers import duration
+from batchscout.report.numbers import duration, rate
 from batchscout.search.protocol import Point
+
+MANY = 8
+"""Learning rates of one batch size that are still listed one by one."""
 
 
 def describe(plan: Plan, directory: Path) -> str:
@@ -58,18 +61,23 @@ def _arithmetic(plan: Plan) -> Iterator[str]:
     config = plan.config
     yield ""
     for batch_size in plan.space.batch_sizes:
-        mini = config.mini_batch_size or batch_size
         sizes = BatchArithmetic(
             batch_size=batch_size,
             group_size=config.group_size,
-            mini_batch_size=mini,
-            micro_batch_size=config.micro_batch_size or mini,
+            mini_batch_size=config.mini_batch_size or batch_size,
+            micro_batch_size=config.micro_batch_size,
             gpus=max(1, config.hardware.gpus),
         )
-        lrs = ", ".join(f"{p.lr:g}" for p in plan.space.all_points() if p.batch_size == batch_size)
-        yield f"batch_size {sizes}; lr {lrs}"
+        lrs = [p.lr for p in plan.space.all_points() if p.batch_size == batch_size]
+        yield f"batch_size {sizes}; lr {_rates(lrs)}"
     if config.micro_batch_size is None:
         yield "           (micro_batch_size=null: the trainer chooses how much it passes at once)"
+
+
+def _rates(lrs: list[float]) -> str:
+    if len(lrs) > MANY:
+        return f"{rate(lrs[0])} … {rate(lrs[-1])} ({len(lrs)} rates)"
+    return ", ".join(rate(lr) for lr in lrs)
 
 
 def _cost(plan: Plan) -> Iterator[str]:
@@ -105,7 +113,7 @@ def sbatch_script(plan: Plan) -> str:
     point = plan.space.all_points()[0]
     with tempfile.TemporaryDirectory() as folder:
         job = _job_directory(Path(folder), plan, point)
-        text = _slurm_script(plan.config.hardware, job, plan.request.home)
+        text = _slurm_script(plan.config, job, plan.request.home)
     return text.replace(str(job.parent.parent), "SWEEP_DIR")
 
 
@@ -120,8 +128,10 @@ def _job_directory(folder: Path, plan: Plan, point: Point) -> Path:
     return job
 
 
-def _slurm_script(hardware: HardwareConfig, job: Path, home: Path) -> str:
+def _slurm_script(config: SweepConfig, job: Path, home: Path) -> str:
     from batchscout.run.executors.slurm import SlurmExecutor
 
-    executor = SlurmExecutor(hardware, clock=RealClock(), working_directory=home)
+    executor = SlurmExecutor(
+        config.hardware, clock=RealClock(), working_directory=home, max_requeues=config.max_requeues
+    )
     return executor.script([job], name=job.name)

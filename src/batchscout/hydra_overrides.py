@@ -100,7 +100,13 @@ def plain_config(config: DictConfig) -> dict[str, Any]:
             error.full_key or "?", "${…}", f"cannot be resolved: {_first_line(error)}"
         ) from error
     assert isinstance(mapping, dict)
-    return {str(key): value for key, value in mapping.items()}
+    return {**{str(key): value for key, value in mapping.items()}, "name": sweep_name(config)}
+
+
+def sweep_name(config: DictConfig) -> str:
+    """`name`, else the sweep file's."""
+    chosen = OmegaConf.select(config, "hydra.runtime.choices.sweep")
+    return str(config.get("name") or chosen or "sweep")
 
 
 def config_without_hydra(config: DictConfig) -> DictConfig:

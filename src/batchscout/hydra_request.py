@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,11 +36,9 @@ def sweep_request(
     check_typed(config, overrides, loader)
     keys = flat(OmegaConf.to_container(config_without_hydra(config), resolve=False))
     lists = read_lists(params, overrides, keys)
-    mapping = plain_config(config)
-    mapping["name"] = mapping.get("name") or str(config.hydra.runtime.choices.get("sweep") or "sweep")
     runs, directory = _place(config)
     return Request(
-        mapping=mapping,
+        mapping=plain_config(config),
         lists=lists,
         home=home(),
         runs=runs,
@@ -105,8 +102,8 @@ def _is_group(override: Override, loader: ConfigLoader) -> bool:
 
 
 def command() -> tuple[str, ...]:
-    """The words that were typed, quoted for a shell."""
-    return ("python", *(shlex.quote(word) for word in sys.argv))
+    """The words that were typed."""
+    return ("python", *sys.argv)
 
 
 def _place(config: DictConfig) -> tuple[Path, Path | None]:

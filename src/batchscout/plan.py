@@ -57,11 +57,9 @@ class Plan:
     def planned_jobs(self) -> int:
         """Upper bound of the number of jobs."""
         cells = sum(self.space.has(p, s) for p in self.space.all_points() for s in self.space.all_seeds())
-        return (
-            min(cells, self.settings.budget.jobs or cells)
-            if self.config.search.name == "grid"
-            else (self.settings.budget.jobs or cells)
-        )
+        if self.config.search.name == "time_to_target":  # probes each batch size first
+            cells += len(self.space.batch_sizes)
+        return min(cells, self.settings.budget.jobs or cells)
 
 
 def make_plan(request: Request) -> Plan:

@@ -9,6 +9,7 @@ from typing import Any
 
 from batchscout.config import SweepConfig
 from batchscout.config.fields import Limits, convert
+from batchscout.config.limits import check_batch
 from batchscout.errors import ConfigError
 from batchscout.search.protocol import Point, Space
 
@@ -71,7 +72,7 @@ def _points(config: SweepConfig, lists: Lists) -> tuple[Point, ...]:
     if config.points and not {"lr", "lr_reference"} & lists.typed:
         chosen = _listed_points(config)
         if "batch_size" in lists.typed:
-            chosen = _restricted(chosen, _batch_sizes(config, lists))
+            chosen = _restricted(chosen, _batch_sizes(config, lists), config.group_size)
         return chosen
     lrs = _rates(config, lists)
     batch_sizes = _batch_sizes(config, lists)
@@ -88,9 +89,12 @@ def _listed_points(config: SweepConfig) -> tuple[Point, ...]:
     return tuple(sorted(points))
 
 
-def _restricted(points: tuple[Point, ...], batch_sizes: tuple[int, ...]) -> tuple[Point, ...]:
+def _restricted(
+    points: tuple[Point, ...], batch_sizes: tuple[int, ...], group_size: int
+) -> tuple[Point, ...]:
     known = sorted({p.batch_size for p in points})
     for batch_size in batch_sizes:
+        check_batch(batch_size, group_size)
         if batch_size not in known:
             raise ConfigError(
                 "batch_size",

@@ -34,6 +34,13 @@ hydra:
       batch_size: 16,32,64,128,256,512,1024
       lr: 1,3,10,30
 """
+REPLACED = (
+    ("trainer", "policy_gradient", "my_trainer"),
+    ("task", "addition", "my_task"),
+    ("model", "tiny", "my_model"),
+)
+"""The defaults of conf/config.yaml: group, ours, the project's."""
+
 NEXT = """\
 {directory}: sweep.py, my_trainer.py, conf/, sweeps/. Now:
   python sweep.py lr=10 batch_size=64                       one job
@@ -60,9 +67,7 @@ def write_project(directory: Path) -> None:
     (directory / "sweeps" / "default.yaml").write_text(SWEEP, encoding="utf-8")
     config = conf / "config.yaml"
     text = config.read_text(encoding="utf-8")
-    for group, old, new in (
-        ("trainer", "policy_gradient", "my_trainer"), ("task", "addition", "my_task"), ("model", "tiny", "my_model"),
-    ):  # fmt: skip
+    for group, old, new in REPLACED:
         assert f"- {group}: {old}\n" in text
         text = text.replace(f"- {group}: {old}\n", f"- {group}: {new}\n")
     config.write_text(text, encoding="utf-8")

@@ -10,13 +10,14 @@ class BatchArithmetic:
     """One update in numbers.
 
     batch_size = prompts · group_size = steps · mini_batch_size rollouts, on `gpus` devices together;
-    mini_batch_size = passes · micro_batch_size · gpus: micro_batch_size is per device
+    mini_batch_size = passes · micro_batch_size · gpus: micro_batch_size is per device, None where the trainer
+    chooses it
     """
 
     batch_size: int
     group_size: int
     mini_batch_size: int
-    micro_batch_size: int
+    micro_batch_size: int | None = None
     gpus: int = 1
 
     @property
@@ -36,16 +37,21 @@ class BatchArithmetic:
     @property
     def passes(self) -> int:
         """Accumulation steps: forward/backward passes per optimizer step on one device."""
+        if self.micro_batch_size is None:
+            return 1
         return -(-self.rollouts_per_device // min(self.micro_batch_size, self.rollouts_per_device))
 
     def __str__(self) -> str:
-        micro = min(self.micro_batch_size, self.rollouts_per_device)
-        return (
-            f"{self.batch_size} rollouts = {self.prompts} prompts × {self.group_size}; "
-            f"{_count(self.steps, 'optimizer step')} of {self.mini_batch_size} per update; "
-            f"{_count(self.passes, 'accumulation step')} of {micro}"
-            + (f" on each of {self.gpus} GPUs" if self.gpus > 1 else "")
-        )
+        words = [
+            f"{self.batch_size} rollouts = {_count(self.prompts, 'prompt')} × {self.group_size}",
+            f"{_count(self.steps, 'optimizer step')} of {self.mini_batch_size} per update",
+        ]
+        if self.gpus > 1:
+            words.append(f"{self.rollouts_per_device} on each of {self.gpus} GPUs")
+        if self.micro_batch_size is not None:
+            micro = min(self.micro_batch_size, self.rollouts_per_device)
+            words.append(f"{_count(self.passes, 'accumulation step')} of {micro}")
+        return "; ".join(words)
 
 
 def _count(number: int, what: str) -> str:
