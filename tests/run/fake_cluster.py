@@ -1,7 +1,7 @@
 """A cluster made of files: what it does with a job is a function of its submission's time and the clock.
 
-So it lives on when a controller is killed, and any process sees the same. Journals are written as the clock passes
-their events. Every submission is noted in `submits`, one line each.
+So it lives on when a controller is killed, and any process sees the same. Journals are written as the clock
+passes their events. Every submission is noted in `submits`, one line each.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.run.fake_cluster import Behaviour, FakeCluster
+
 from batchscout.clock import VirtualClock
 from batchscout.measure.target import Target
 from batchscout.run.api import run_sweep
@@ -14,7 +16,6 @@ from batchscout.run.budget import Budget
 from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.search.factory import build_search
 from batchscout.search.protocol import Point, SearchContext, Space
-from tests.run.fake_cluster import Behaviour, FakeCluster
 
 Behave = Callable[[dict[str, Any], int], Behaviour]
 
@@ -36,7 +37,7 @@ def settings(
     budget = budget or Budget()
     whole = {
         "target": {"score": wanted.score, "clock": wanted.clock},
-        "budget": {k: v for k, v in budget.limits().items()},
+        "budget": dict(budget.limits()),
         "max_failures": more.get("max_failures", 3),
         "hardware": {"slots": slots},
         **(config or {}),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.run.fake_cluster import Behaviour
+from tests.run.sweeps import Killed, Sweep, settings
 
 from batchscout.errors import LaunchError, SchedulerBusy, SweepLocked
 from batchscout.run.budget import Budget
@@ -17,8 +18,6 @@ from batchscout.run.settings import ExitCode
 from batchscout.schemas import validate
 from batchscout.search.grid import GridSearch
 from batchscout.search.protocol import SearchContext
-from tests.run.fake_cluster import Behaviour
-from tests.run.sweeps import Killed, Sweep, settings
 
 OOM = {"outcome": "infeasible", "reason": "oom_gpu", "message": "oom_gpu in sampling: CUDA out of memory"}
 
@@ -485,7 +484,6 @@ def test_hundreds_of_polls_stay_cheap(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_disk_flush(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_disk_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a crash of the machine would do is not tested here."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    yield

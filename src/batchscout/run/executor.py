@@ -49,7 +49,7 @@ class Executor(Protocol):
     slots: int
 
     def submit(self, job_dir: Path, *, name: str) -> Submission:
-        """Submit the job whose directory holds job.json. Returns at once. Raises LaunchError, SchedulerBusy."""
+        """Submit the job in job_dir. Returns at once. Raises LaunchError, SchedulerBusy."""
 
     def find(self, name: str) -> Submission | None:
         """The live submission with this name (an answer to a submit may have been lost), or None."""

@@ -102,7 +102,7 @@ class ReplayExecutor:
     def _status(self, submission: Submission) -> Status:
         run = self._runs.get(submission.job_id)
         if run is None:
-            return Status(SchedulerState.ENDED, "REPLAY_LOST")
+            return Status(SchedulerState.ENDED, "NODE_FAIL")
         if run.next is None:
             return Status(SchedulerState.ENDED, "COMPLETED", exit_code=0)
         return Status(SchedulerState.RUNNING if run.happened else SchedulerState.PENDING)
@@ -261,7 +261,10 @@ class _Replay:
             missing = {} if score is not None else {"nonfinite": ["score"]}
             keys = {"score": score, "score_n": self._optional("score_n", i), "metrics": {}}
             yield self._event(
-                "evaluation", **keys, evaluation_seconds=self._optional("evaluation_seconds", i), **missing
+                "evaluation",
+                **keys,
+                evaluation_seconds=self._optional("evaluation_seconds", i) or 0.0,
+                **missing,
             )
         if self._cell.total is not None and self._cell.total[0] > self._done["samples"]:
             samples, seconds = self._cell.total
@@ -295,14 +298,9 @@ class _Replay:
             "wall_seconds": self._wall_before + seconds - self._offset,
         }
         rest = dict.fromkeys(("reward_seconds", "sync_seconds", "other_seconds"), 0.0)
-        return self._event(
-            "update",
-            sampling_seconds=sampling,
-            learning_seconds=seconds - sampling,
-            **rest,
-            warmup=False,
-            metrics={},
-        )
+        unknown = dict.fromkeys(("generated_samples", "generated_tokens", "trained_tokens"))
+        parts = {"sampling_seconds": sampling, "learning_seconds": seconds - sampling, **rest}
+        return self._event("update", **parts, **unknown, warmup=False, metrics={})
 
     def _event(self, name: str, **keys: Any) -> Event:
         time = self._begin + self._done["seconds"] - self._offset

@@ -101,7 +101,11 @@ class Watched:
 
     @property
     def startup_seconds(self) -> float:
-        return float(sum(e.get("startup_seconds") or 0.0 for e in self.view.starts))
+        """Of all attempts. A trainer's set-up after its start event is told with the first update."""
+        told = (
+            [e["startup_seconds"] for e in events if "startup_seconds" in e] for events in self.view.attempts
+        )
+        return float(sum(seconds[-1] or 0.0 for seconds in told if seconds))
 
     @property
     def queue_seconds(self) -> float:
