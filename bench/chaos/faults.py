@@ -282,7 +282,8 @@ SCENARIOS = (
     Scenario("silent job", hang, 4, (1, 3), seconds=400),
     Scenario("OOM: torch", None, overrides=_oom("oom_torch"), all_expected=GPU, counts="attempts"),
     Scenario(
-        "OOM: vLLM wakes up", None, overrides=_oom("oom_cumem", "sampling"), all_expected=GPU, counts="attempts"
+        "OOM: vLLM wakes up", None, overrides=_oom("oom_cumem", "sampling"), all_expected=GPU,
+        counts="attempts",
     ),
     Scenario("OOM: Ray", None, overrides=_oom("oom_ray"), all_expected=HOST, counts="attempts"),
     Scenario("OOM: exit code 137", None, overrides=_oom("oom_killed"), all_expected=HOST, counts="attempts"),

@@ -137,6 +137,15 @@ def test_c42_a_job_that_is_killed_whenever_it_runs_needs_too_much_memory() -> No
     assert (found.outcome, found.reason, found.retryable) == ("infeasible", "oom_host", False)
 
 
+def test_a_node_that_failed_during_the_launch_is_not_the_jobs_fault() -> None:
+    log = (
+        "srun: error: Task launch for StepId=6.0 failed on node a1: Zero Bytes were transmitted\n"
+        "srun: error: Application launch failed: Zero Bytes were transmitted or received\nsrun: Job step aborted\n"
+    )
+    found = classify(ended("FAILED", 141), [], log)
+    assert (found.outcome, found.reason, found.retryable) == ("preempted", "launch_failed", True)
+
+
 def test_slurms_note_of_an_oom_kill_counts() -> None:
     log = "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=3.0."
     assert classify(ended("FAILED", 137), [START], log).reason == "oom_host"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -235,3 +236,52 @@ def test_several_jobs_share_one_allocation(make_executor: ExecutorMaker, make_jo
     wait_until_ended(executor, submissions[0])
     assert [outcome(j) for j in jobs] == ["reached", None, "reached"]
     assert len({events(j)[0][0]["pid"] for j in jobs}) == 3
+
+
+def test_a_distributed_job_has_torchruns_environment_and_one_journal(
+    make_executor: ExecutorMaker, make_job: JobMaker, tmp_path: Path
+) -> None:
+    module = tmp_path / "several.py"
+    module.write_text(
+        "import json, os\nfrom batchscout.train import synthetic\n"
+        "NAMES = ['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'LOCAL_WORLD_SIZE', 'NODE_RANK', 'MASTER_ADDR',\n"
+        "         'MASTER_PORT']\n"
+        "def train(config, reporter):\n"
+        f"    with open('{tmp_path}/rank' + os.environ['RANK'], 'w') as file:\n"
+        "        json.dump({n: os.environ[n] for n in NAMES}, file)\n"
+        "    synthetic.train(config, reporter)\n"
+    )
+    job = make_job(function="several:train", a=0.02)
+    executor = make_executor(
+        "gpu-a", nodes=2, tasks=2, gres="gpu:a100:2", setup=(f"export PYTHONPATH={tmp_path}:$PYTHONPATH",)
+    )
+    status = wait_until_ended(executor, executor.submit(job, name="ranks-a-1"))
+    assert (status.detail, outcome(job)) == ("COMPLETED", "reached")
+    found = [json.loads((tmp_path / f"rank{r}").read_text()) for r in range(4)]
+    assert [(r["LOCAL_RANK"], r["NODE_RANK"]) for r in found] == [
+        ("0", "0"),
+        ("1", "0"),
+        ("0", "1"),
+        ("1", "1"),
+    ]
+    assert {(r["WORLD_SIZE"], r["LOCAL_WORLD_SIZE"]) for r in found} == {("4", "2")}
+    assert len({(r["MASTER_ADDR"], r["MASTER_PORT"]) for r in found}) == 1
+    assert len(events(job)) == 1, "one attempt, one journal"
+    assert not list(job.glob(".ranks*"))
+
+
+def test_out_of_memory_on_another_rank_is_the_jobs(
+    make_executor: ExecutorMaker, make_job: JobMaker, tmp_path: Path
+) -> None:
+    (tmp_path / "several.py").write_text(
+        "import os\nfrom batchscout.train import synthetic\n"
+        "def train(config, reporter):\n"
+        "    if os.environ['RANK'] == '1':\n"
+        "        raise RuntimeError('CUDA out of memory. Tried to allocate 2 GiB')\n"
+        "    synthetic.train(config, reporter)\n"
+    )
+    job = make_job(function="several:train", a=0.02)
+    executor = make_executor("gpu-a", tasks=2, setup=(f"export PYTHONPATH={tmp_path}:$PYTHONPATH",))
+    wait_until_ended(executor, executor.submit(job, name="rank-oom-a-1"))
+    end = events(job)[0][-1]
+    assert (end["outcome"], end["reason"]) == ("infeasible", "oom_gpu")

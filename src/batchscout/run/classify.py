@@ -53,6 +53,16 @@ _MACHINE = (
     r"No space left on device",
     r"Disk quota exceeded",
 )
+# What Slurm's own programs print when the node, not the job, was at fault; the job's code never ran, or
+# vanished.
+_LAUNCH = (
+    r"srun: error: .*(Application|Task) launch .*failed",
+    r"srun: error: Application launch failed",
+    r"srun: error: Unable to (create step|confirm allocation)",
+    r"srun: error: Node failure on",
+    r"srun: error: .*Zero Bytes were transmitted",
+    r"slurmstepd: error: (execve|_?mkdir|Unable to)",
+)
 
 # Slurm's base states (squeue %T, sacct State without "by UID") that mean that the allocation was taken away.
 _TAKEN_AWAY = {
@@ -218,6 +228,8 @@ def _from_exit(status: Status, log_text: str) -> Classification:
         )
     if has_traceback or memory_face(log_text) is not None:
         return classify_error(log_text)
+    if any(re.search(p, log_text) for p in _LAUNCH):
+        return _preempted("launch_failed", error_line(log_text))
     code = "" if status.exit_code is None else f", exit code {status.exit_code}"
     return Classification(
         Outcome.FAILED,

@@ -32,6 +32,14 @@ from batchscout.measure.target import Caps, EvaluationGrid, Target
 from batchscout.run.classify import Classification, classify_error
 from batchscout.run.executors.gpus import gpu_of_this_job
 from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SNAPSHOT, STARTED, SUBMITTED
+from batchscout.run.ranks import (
+    FollowingReporter,
+    LeadingReporter,
+    distributed_variables,
+    meeting_file,
+    rank,
+    world_size,
+)
 from batchscout.run.snapshot import outside_of_snapshot
 
 log = logging.getLogger("batchscout.worker")
@@ -53,15 +61,41 @@ def run_attempt(job_dir: str, after: int = 0) -> int:
     if _has_ended(directory, after):
         log.info("%s has ended already; nothing to do", directory.name)
         return EXIT_OK
+    os.environ.update(distributed_variables(os.environ))
     signals = Signals()
     with signals:
+        if rank() > 0:
+            return _follow(directory, job)
         function, failure = _load(job["config"]["trainer"]["function"])
         reporter = _open_reporter(directory, job)
         signals.attach(reporter)
         _warn_of_strays(reporter, function)
         if failure is None:
             failure = _call(function, job["config"], reporter)
-        return _end(reporter, failure, signals)
+        return _end(reporter, _of_another_rank(directory, reporter, failure), signals)
+
+
+def _follow(directory: Path, job: Mapping[str, Any]) -> int:
+    """A rank other than 0: the same trainer with a reporter that does as rank 0's."""
+    function, failure = _load(job["config"]["trainer"]["function"])
+    meeting = meeting_file(directory)
+    if function is not None and failure is None:
+        try:
+            function(job["config"], FollowingReporter(meeting, RealClock()))
+        except Exception:  # boundary: as in _call; rank 0 says it, since only that has a journal
+            meeting.with_suffix(".error").write_text(traceback.format_exc(), encoding="utf-8")
+            raise
+    return EXIT_OK
+
+
+def _of_another_rank(
+    directory: Path, reporter: Reporter, failure: Classification | None
+) -> Classification | None:
+    """The cause, where this rank only failed because another one had."""
+    error = meeting_file(directory).with_suffix(".error")
+    if failure is None or world_size() == 1 or not error.exists():
+        return failure
+    return classify_error(error.read_text(encoding="utf-8"), reporter.phase)
 
 
 def _load(function: str) -> tuple[Function | None, Classification | None]:
@@ -176,7 +210,8 @@ def _has_ended(directory: Path, after: int) -> bool:
 
 def _open_reporter(directory: Path, job: Mapping[str, Any]) -> Reporter:
     config = job["config"]
-    return Reporter.open(
+    kind = LeadingReporter if world_size() > 1 else Reporter
+    reporter = kind.open(
         directory,
         identity={
             "job": directory.name,
@@ -191,6 +226,9 @@ def _open_reporter(directory: Path, job: Mapping[str, Any]) -> Reporter:
         checkpoint_every_seconds=config.get("checkpoint_every_seconds", 60.0),
         startup_seconds=_startup_seconds(),
     )
+    if isinstance(reporter, LeadingReporter):
+        reporter.lead(world_size() - 1, meeting_file(directory))
+    return reporter
 
 
 def _only(cls: type, mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,11 +259,6 @@ def _warn_of_strays(reporter: Reporter, function: Function | None) -> None:
         file = getattr(sys.modules.get(name), "__file__", None)
         if outside_of_snapshot(file, Path(snapshot)):
             reporter.warn(f"{name} was imported from {file}, not from the sweep's snapshot {snapshot}")
-
-
-def rank() -> int:
-    """Number of this process among the job's, 0 where it is alone."""
-    return int(os.environ.get("SLURM_PROCID", "0"))
 
 
 def run_group(job_dirs: list[str], afters: list[int]) -> int:
