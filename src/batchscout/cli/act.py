@@ -1,13 +1,18 @@
-"""Commands that change something: resume, sync."""
+"""Commands that change something: cancel, retry, resume, sync."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from batchscout.cli.find import find_sweep
+from batchscout.cli.find import find_job, find_sweep, split
 from batchscout.home import HOME, home
+
+if TYPE_CHECKING:
+    from batchscout.run.executor import Executor
 
 
 def sync_sweep(words: str | None, uri: str | None) -> None:
@@ -17,6 +22,37 @@ def sync_sweep(words: str | None, uri: str | None) -> None:
     print(f"{done.runs} runs in {done.uri} ({done.points} points were new)")
     for link in done.links:
         print(f"mlflow   {link}")
+
+
+def cancel_jobs(words: Sequence[str]) -> None:
+    from batchscout.run.actions import cancel
+
+    sweep, jobs = split(words)
+    ids = cancel(sweep, [find_job(sweep, job).name for job in jobs], executor=_executor(sweep))
+    print(f"cancelled: {', '.join(ids)}" if ids else "nothing to cancel: every job has ended")
+
+
+def _executor(sweep: Path) -> Executor | None:
+    """What reaches the sweep's jobs where no controller runs."""
+    from batchscout.clock import RealClock
+    from batchscout.config import SweepConfig
+    from batchscout.run.executors import make_executor
+    from batchscout.run.sweep_directory import read_sweep_record
+
+    hardware = SweepConfig.from_mapping(read_sweep_record(sweep)["config"]).hardware
+    if hardware.executor not in ("local", "slurm"):
+        return None
+    return make_executor(hardware, clock=RealClock())
+
+
+def retry_jobs(words: Sequence[str], *, is_forced: bool, is_run: bool) -> int:
+    """Returns the exit code: that of the sweep where it goes on."""
+    from batchscout.run.actions import retry
+
+    sweep, jobs = split(words)
+    ids = retry(sweep, [find_job(sweep, job).name for job in jobs], is_forced=is_forced)
+    print(f"planned again: {', '.join(ids)}" if ids else "nothing to retry; name jobs, or use --force")
+    return resume_sweep(str(sweep), ()) if ids and is_run else 0
 
 
 def resume_sweep(words: str, typed: Sequence[str]) -> int:

@@ -20,7 +20,13 @@ Sweep = Annotated[
     str | None,
     typer.Argument(help="A sweep's directory, or NAME[/TIME] below runs/; the newest if left out."),
 ]
-Jobs = Annotated[list[str], typer.Argument(help="Job ids, as `batchscout status` shows them.")]
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[SWEEP] [JOB]",
+        help="A sweep (the newest if left out), then jobs by the start of their ids.",
+    ),
+]
 
 
 @app.command()
@@ -35,14 +41,33 @@ def status(
 
 @app.command()
 def logs(
-    job: Annotated[str, typer.Argument(help="A job's id, or how it begins.")],
-    sweep: Sweep = None,
+    words: Words,
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="Lines from the end.")] = 50,
 ) -> None:
     """What a job printed, its newest submission's last lines."""
     from batchscout.cli.look import show_log
 
-    show_log(job, sweep, lines=lines)
+    show_log(words, lines=lines)
+
+
+@app.command()
+def cancel(words: Words) -> None:
+    """Cancel jobs, or the whole sweep where none is named; what they measured is kept."""
+    from batchscout.cli.act import cancel_jobs
+
+    cancel_jobs(words)
+
+
+@app.command()
+def retry(
+    words: Words,
+    force: Annotated[bool, typer.Option(help="Also what the jobs themselves caused.")] = False,
+    run: Annotated[bool, typer.Option(help="Go on with the sweep at once.")] = True,
+) -> None:
+    """Run jobs again that failed or were cancelled: those named, or all that the infrastructure lost."""
+    from batchscout.cli.act import retry_jobs
+
+    sys.exit(retry_jobs(words, is_forced=force, is_run=run))
 
 
 @app.command()

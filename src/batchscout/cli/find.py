@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from batchscout.config.fields import nearest
@@ -31,6 +32,24 @@ def find_sweep(words: str | None, *, beside: Path | None = None) -> Path:
     meant = nearest(words, [*known, *{k.partition("/")[0] for k in known}])
     advice = f"did you mean {meant}?" if meant else f"sweeps below {runs}: {', '.join(known[-5:]) or 'none'}"
     raise SweepError(f"{words} is no sweep (no sweep.json there); {advice}")
+
+
+def split(words: Sequence[str]) -> tuple[Path, list[str]]:
+    """(sweep, words for jobs): the first word is a sweep if it names one, else all are jobs of the newest."""
+    if not words:
+        return find_sweep(None), []
+    try:
+        return find_sweep(words[0]), list(words[1:])
+    except SweepError:
+        if len(words) > 1:
+            raise
+        sweep = find_sweep(None)
+        return sweep, [find_job(sweep, words[0]).name]
+
+
+def a_job(sweep: Path) -> str:
+    """Some job's id, for advice."""
+    return next((p.parent.name for p in sorted(sweep.glob("jobs/*/job.json"))), "JOB")
 
 
 def find_job(sweep: Path, words: str) -> Path:

@@ -7,18 +7,20 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from batchscout.app import say_result
-from batchscout.cli.find import find_job, find_sweep
+from batchscout.cli.find import a_job, find_job, find_sweep, split
 from batchscout.errors import ConfigError, SweepError
-from batchscout.report.numbers import count, duration, rate
+from batchscout.measure.outcome import Outcome
+from batchscout.report.numbers import count, duration
+from batchscout.run.actions import JobStatus, status
 from batchscout.run.files import read_json
-from batchscout.run.lock import describe, holder_of, is_alive
 
 SHOWN_JOBS = 12
+SHOWN_OUTCOMES = (Outcome.RUNNING, Outcome.QUEUED, Outcome.PREEMPTED, Outcome.FAILED, Outcome.CANCELLED)
 
 
 def read_result(directory: Path) -> dict[str, Any]:
@@ -30,52 +32,57 @@ def read_result(directory: Path) -> dict[str, Any]:
 
 
 def show_status(words: str | None, *, all_jobs: bool) -> None:
-    directory = find_sweep(words)
-    result = read_result(directory)
-    holder = holder_of(directory)
-    state = result["status"]
-    if state in ("running", "interrupted"):
-        is_held = holder is not None and is_alive(holder)
-        held = f", controller {describe(holder)}" if is_held and holder else ""
-        state += held or "; it has no controller, `batchscout resume` goes on"
-    print(f"{result['sweep']}: {state}")
-    outcomes = Counter(job["outcome"] for job in result["jobs"])
-    print(f"jobs     {len(result['jobs'])}: {', '.join(f'{n} {name}' for name, n in outcomes.most_common())}")
-    cost = result["cost"]
-    words_of_cost = [f"{duration(cost['seconds'])} of training"]
+    now = status(find_sweep(words))
+    state = now.status or "no job yet"
+    if now.status in ("running", "interrupted"):
+        state += f"; controller: {now.controller or 'none, `batchscout resume` goes on'}"
+    print(f"{now.sweep}: {state}")
+    outcomes = Counter(job.outcome.value for job in now.jobs)
+    print(f"jobs     {len(now.jobs)}: {', '.join(f'{n} {name}' for name, n in outcomes.most_common())}")
+    if now.result is not None:
+        print(f"cost     {cost_words(now.result['cost'])}")
+    _show_jobs(now.jobs, all_jobs=all_jobs)
+    if now.result is not None and now.result["table"]:
+        say_result(now.result)
+
+
+def cost_words(cost: Mapping[str, Any]) -> str:
+    """What was spent so far."""
+    words = [f"{duration(cost['seconds'])} of training"]
     if cost.get("gpu_hours"):
-        words_of_cost.append(f"{cost['gpu_hours']:.3g} GPU-hours")
+        words.append(f"{cost['gpu_hours']:.3g} GPU-hours")
     if cost.get("money") is not None:
-        words_of_cost.append(f"{cost['money']:.2f} spent")
-    print(f"cost     {', '.join(words_of_cost)}")
-    _show_jobs(result["jobs"], all_jobs=all_jobs)
-    say_result(result)
+        words.append(f"{cost['money']:.2f} spent")
+    return ", ".join(words)
 
 
-def _show_jobs(rows: list[Mapping[str, Any]], *, all_jobs: bool) -> None:
-    """Unfinished and failed ones first; the rest only where asked for, or where they are few."""
-    active = [r for r in rows if r["outcome"] in ("queued", "running", "preempted", "failed")]
-    shown = rows if all_jobs or len(rows) <= SHOWN_JOBS else active[:SHOWN_JOBS]
-    for row in shown:
-        print(f"  {job_line(row)}")
-    if len(shown) < len(rows):
-        print(f"  … {len(rows) - len(shown)} more with --all")
+def _show_jobs(jobs: Sequence[JobStatus], *, all_jobs: bool) -> None:
+    """Where there are many, only those that run, failed or were lost."""
+    few = [job for job in jobs if job.outcome in SHOWN_OUTCOMES][:SHOWN_JOBS]
+    shown = jobs if all_jobs or len(jobs) <= SHOWN_JOBS else few
+    for job in shown:
+        print(f"  {job_line(job)}")
+    if len(shown) < len(jobs):
+        print(f"  … {len(jobs) - len(shown)} more with --all")
 
 
-def job_line(row: Mapping[str, Any]) -> str:
+def job_line(job: JobStatus) -> str:
     """One job in one line."""
-    reached = row["time_to_target"]
-    answer = f"reached in {duration(reached)}" if reached is not None else row["outcome"]
-    why = f" ({row['reason']})" if row["reason"] and reached is None else ""
-    message = f": {row['message']}" if row.get("message") and row["outcome"] == "failed" else ""
-    spent = f"{count(row['samples'])} samples, {duration(row['seconds'])}"
-    return f"{row['id']:24s} {answer}{why}{message}; {spent}, lr {rate(row['lr'])}"
+    why = f" ({job.reason})" if job.reason and job.outcome is not Outcome.REACHED else ""
+    message = f": {job.message}" if job.message and job.outcome is Outcome.FAILED else ""
+    score = "" if job.score is None else f", score {job.score:.3g}"
+    attempts = f", attempt {job.attempts}" if job.attempts > 1 else ""
+    spent = f"{count(job.samples)} samples, {duration(job.seconds)}"
+    return f"{job.job_id:24s} {job.outcome.value}{why}{message}; {spent}{score}{attempts}"
 
 
-def show_log(job: str, words: str | None, *, lines: int) -> None:
+def show_log(words: Sequence[str], *, lines: int) -> None:
     from batchscout.run.log import log_paths, read_log
 
-    directory = find_job(find_sweep(words), job)
+    sweep, jobs = split(words)
+    if len(jobs) != 1:
+        raise SweepError(f"name one job of {sweep}, as in batchscout logs {sweep.name} {a_job(sweep)}")
+    directory = find_job(sweep, jobs[0])
     paths = log_paths(directory)
     if not paths:
         raise SweepError(f"{directory.name} has printed nothing yet (no file in {directory / 'log'})")
