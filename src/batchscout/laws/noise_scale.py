@@ -119,10 +119,8 @@ def _fieller(numerator: Array, denominator: Array, level: float) -> Interval:
     inside = middle * middle - top * bottom
     if inside < 0 or top == 0:
         return None, None
-    root = float(np.sqrt(inside))
-    if top > 0:
-        low = (middle - root) / top
-        return (low if low > 0 else None), (middle + root) / top
-    # The denominator may be zero: the ratio is bounded below at most.
-    low = (middle - root) / top
-    return (float(min(low, (middle + root) / top)) if min(low, (middle + root) / top) > 0 else None), None
+    low, high = sorted((middle + sign * float(np.sqrt(inside))) / top for sign in (-1.0, 1.0))
+    # top < 0: the denominator may be zero, and the plausible ratios are those outside (low, high).
+    if top < 0:
+        return (high if low <= 0 < high else None), None
+    return (low if low > 0 else None), high

@@ -7,14 +7,14 @@ least median of S over seeds, misses infinite.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from batchscout.errors import LawError
-from batchscout.laws.learning_rate import fit_learning_rate, learning_rate_to_json
+from batchscout.laws.learning_rate import LearningRateFit, fit_learning_rate, learning_rate_to_json
 from batchscout.laws.observations import Interval
 from batchscout.laws.ranking import Ranking, rank_by_law, rank_by_times
 from batchscout.laws.samples import SamplesFit, fit_samples
@@ -23,6 +23,7 @@ from batchscout.laws.statistics import median_with_misses
 from batchscout.laws.update_seconds import PartFit, UpdateSecondsFit, fit_update_seconds
 
 Json = dict[str, Any]
+Fit = TypeVar("Fit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,9 @@ def laws_of_points(
     warnings += _coverage_warnings(rows, chosen)
     samples = _attempt(lambda: _samples(usable, target, gamma, level), warnings, "samples law")
     pace = _attempt(lambda: _pace(rows, level), warnings, "update-seconds law")
-    lr_law = _attempt(lambda: fit_learning_rate_of(rows, level), warnings, "learning-rate law", quiet=True)
-    for fit in (samples, pace, lr_law):
-        warnings += [] if fit is None else fit.warnings
+    lr_law = _attempt(lambda: _learning_rate(rows, level), warnings, "learning-rate law", quiet=True)
+    for found in (samples, pace, lr_law):
+        warnings += [] if found is None else found.warnings
     ranking = _rank(chosen, samples, pace, level=level, round_updates=round_updates, seed=seed)
     warnings += [] if ranking is None else ranking.warnings
     laws = {
@@ -116,7 +117,9 @@ def _order(group: Sequence[PointRow]) -> tuple[bool, float, float]:
     return median is None, middle if median is None else median, -len(reached) / len(group)
 
 
-def _attempt(make: Any, warnings: list[str], name: str, *, quiet: bool = False) -> Any:
+def _attempt(
+    make: Callable[[], Fit | None], warnings: list[str], name: str, *, quiet: bool = False
+) -> Fit | None:
     """The fit, or None with the reason among the warnings; a law that was not asked for stays silent."""
     try:
         return make()
@@ -162,7 +165,7 @@ def _pace(rows: Sequence[PointRow], level: float) -> UpdateSecondsFit | None:
     )
 
 
-def fit_learning_rate_of(rows: Sequence[PointRow], level: float) -> Any:
+def _learning_rate(rows: Sequence[PointRow], level: float) -> LearningRateFit:
     known = [r for r in rows if r.lr is not None and (r.bound is not None or r.lower is not None)]
     return fit_learning_rate(
         [r.batch_size for r in known],
