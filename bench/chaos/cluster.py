@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -104,40 +103,33 @@ class Cluster:
     def _root_path(self) -> dict[str, str]:
         return {**self.environment, "PATH": f"{self.environment['PATH']}:/usr/sbin:/sbin"}
 
-    def step_daemons(self, slurm_id: str | None = None, node: str | None = None) -> list[int]:
-        """slurmstepd of one job, or of one node."""
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                variables = (process / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if not words.startswith("slurmstepd: [") or self._mark() not in variables:
-                continue
-            is_job = slurm_id is not None and words.startswith(f"slurmstepd: [{slurm_id}.")
-            is_node = node is not None and f"SLURMD_NODENAME={node}".encode() in variables
-            if is_job or is_node:
-                found.append(int(process.name))
-        return found
+    def step_daemons(self, *slurm_ids: str) -> list[int]:
+        """slurmstepd of these jobs."""
+        names = tuple(f"slurmstepd: [{i}." for i in slurm_ids)
+        return [p for p, words, _ in self._processes() if words.startswith(names)]
 
-    def tasks(self, node: str) -> list[int]:
-        """Job scripts, sruns and tasks on a node."""
+    def processes_of(self, *slurm_ids: str) -> list[int]:
+        """Job scripts, sruns and tasks of these jobs."""
+        marks = {f"SLURM_JOB_ID={i}".encode() for i in slurm_ids}
         return [
-            p
-            for p, v in self._processes()
-            if f"SLURMD_NODENAME={node}".encode() in v and b"SLURM_JOB_ID=" in b"".join(v)
+            p for p, words, v in self._processes() if marks & set(v) and not words.startswith("slurmstepd")
         ]
 
-    def _processes(self) -> list[tuple[int, list[bytes]]]:
+    def jobs_on(self, node: str) -> list[str]:
+        """Slurm ids of what runs there."""
+        return self.run("squeue", "-h", "-t", "R", "-w", node, "-o", "%i").split()
+
+    def _processes(self) -> list[tuple[int, str, list[bytes]]]:
+        """Of this cluster: number, command line, environment."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             try:
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 variables = (process / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
             if self._mark() in variables:
-                found.append((int(process.name), variables))
+                found.append((int(process.name), words, variables))
         return found
 
     def _mark(self) -> bytes:
@@ -151,7 +143,3 @@ def kill(*pids: int) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-
-
-def pause(seconds: float) -> None:
-    time.sleep(seconds)

@@ -94,16 +94,9 @@ def scancel(scene: Scene) -> bool:
 
 def kill_stepd(scene: Scene) -> bool:
     victim = scene.victim()
-    daemons = scene.cluster.step_daemons(slurm_id=victim.slurm_id) if victim else []
+    daemons = scene.cluster.step_daemons(victim.slurm_id) if victim else []
     kill(*daemons)
     return bool(daemons)
-
-
-def _restart_node(scene: Scene, node: str) -> Callable[[], None]:
-    def restart() -> None:
-        scene.cluster.start_slurmd(node)
-
-    return restart
 
 
 def kill_slurmd(scene: Scene) -> bool:
@@ -122,9 +115,10 @@ def node_down(scene: Scene) -> bool:
     victim = scene.victim()
     if victim is None:
         return False
-    tasks = scene.cluster.tasks(victim.node)
+    jobs = scene.cluster.jobs_on(victim.node)
     scene.cluster.kill_daemon(f"slurmd-{victim.node}")
-    kill(*scene.cluster.step_daemons(node=victim.node), *tasks)
+    kill(*scene.cluster.step_daemons(*jobs))
+    kill(*scene.cluster.processes_of(*jobs))
     time.sleep(20)
     scene.cluster.start_slurmd(victim.node)
     return True
@@ -135,8 +129,9 @@ def orphan(scene: Scene) -> bool:
     victim = scene.victim()
     if victim is None:
         return False
+    jobs = scene.cluster.jobs_on(victim.node)
     scene.cluster.kill_daemon(f"slurmd-{victim.node}")
-    kill(*scene.cluster.step_daemons(node=victim.node))
+    kill(*scene.cluster.step_daemons(*jobs))
     time.sleep(20)
     scene.cluster.start_slurmd(victim.node)
     return True

@@ -208,12 +208,22 @@ def _duplicates(trial: Trial, unknown: set[str]) -> Iterator[str]:
 
 
 def _left_over(cluster: Cluster, prefix: str) -> list[str]:
-    """Live Slurm jobs of the sweep; those that are just ending get a moment."""
+    """Live Slurm jobs of the sweep; those that are just ending get a moment.
+
+    A restarted slurmctld may list a job as running that ended before: without a process it is a ghost.
+    """
     lines: list[str] = []
     for _ in range(20):
         listed = cluster.run("squeue", "-h", "-a", "-o", "%j %i %T").splitlines()
-        lines = [line for line in listed if line.startswith(prefix) and not line.endswith("COMPLETING")]
+        lines = [line for line in listed if line.startswith(prefix) and _works(cluster, line)]
         if not lines:
             break
         time.sleep(1)
     return lines
+
+
+def _works(cluster: Cluster, line: str) -> bool:
+    _, slurm_id, state = line.rsplit(" ", 2)
+    if state == "COMPLETING":
+        return False
+    return state != "RUNNING" or bool(cluster.processes_of(slurm_id))

@@ -125,6 +125,12 @@ def test_c42_a_bare_exit_code_137_is_suspected_to_be_host_memory() -> None:
     assert (found.outcome, found.reason, found.retryable) == ("infeasible", "oom_host", True)
 
 
+def test_a_batch_script_that_is_killed_too_was_killed_from_outside() -> None:
+    for status in (ended("FAILED", -9), ended("KILLED")):
+        found = classify(status, [START])
+        assert (found.outcome, found.reason, found.retryable) == ("preempted", "killed", True)
+
+
 def test_the_kernels_own_count_tells_its_kill_from_anybody_elses() -> None:
     by_kernel = classify(ended("FAILED", 137), [START], f"…\n{KERNEL_OOM_MARK} 1\n")
     assert (by_kernel.reason, by_kernel.retryable) == ("oom_host", False)
@@ -140,7 +146,7 @@ def test_c42_a_job_that_is_killed_whenever_it_runs_needs_too_much_memory() -> No
 def test_a_node_that_failed_during_the_launch_is_not_the_jobs_fault() -> None:
     log = (
         "srun: error: Task launch for StepId=6.0 failed on node a1: Zero Bytes were transmitted\n"
-        "srun: error: Application launch failed: Zero Bytes were transmitted or received\nsrun: Job step aborted\n"
+        "srun: error: Application launch failed: Zero Bytes\nsrun: Job step aborted\n"
     )
     found = classify(ended("FAILED", 141), [], log)
     assert (found.outcome, found.reason, found.retryable) == ("preempted", "launch_failed", True)

@@ -18,6 +18,7 @@ from batchscout.run.executor import SchedulerState, Submission
 from batchscout.run.executors import slurm_commands
 from batchscout.run.executors.slurm import SlurmExecutor
 from batchscout.run.log import newest_log
+from batchscout.run.snapshot import take_snapshot
 
 pytestmark = pytest.mark.slurm
 
@@ -285,3 +286,41 @@ def test_out_of_memory_on_another_rank_is_the_jobs(
     wait_until_ended(executor, executor.submit(job, name="rank-oom-a-1"))
     end = events(job)[0][-1]
     assert (end["outcome"], end["reason"]) == ("infeasible", "oom_gpu")
+
+
+def test_c21_a_queued_job_runs_the_code_of_the_snapshot_although_it_was_edited(
+    make_executor: ExecutorMaker, make_job: JobMaker, cluster: DevCluster, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    code = "from batchscout.train import synthetic\ndef train(config, reporter):\n    reporter.warn('v1')\n"
+    (project / "mine.py").write_text(code + "    synthetic.train(config, reporter)\n")
+    take_snapshot(tmp_path / "sweep", project)
+    job = make_job(function="mine:train")
+    executor = make_executor("gpu-a", extra={"hold": True, "chdir": str(project)})
+    submission = executor.submit(job, name="held-a-1")
+    (project / "mine.py").write_text("raise RuntimeError('v2')")
+    cluster.run("scontrol", "release", submission.handle)
+    wait_until_ended(executor, submission)
+    assert outcome(job) == "reached"
+    assert [e["message"] for e in events(job)[0] if e["event"] == "warning"] == ["v1"], (
+        "no import from elsewhere"
+    )
+
+
+def test_an_import_from_a_working_tree_is_warned_of(
+    make_executor: ExecutorMaker, make_job: JobMaker, tmp_path: Path
+) -> None:
+    project, stray = tmp_path / "project", tmp_path / "stray"
+    for path in (project, stray):
+        path.mkdir()
+    (stray / "mine.py").write_text(
+        "from batchscout.train.synthetic import train as run\ndef train(c, r): run(c, r)\n"
+    )
+    (project / "sweep.py").write_text("")
+    take_snapshot(tmp_path / "sweep", project)
+    job = make_job(function="mine:train")
+    executor = make_executor("gpu-a", setup=(f"export PYTHONPATH={stray}",))
+    wait_until_ended(executor, executor.submit(job, name="stray-a-1"))
+    (warning,) = [e["message"] for e in events(job)[0] if e["event"] == "warning"]
+    assert warning.startswith(f"mine was imported from {stray}/mine.py, not from the sweep's snapshot")

@@ -75,7 +75,7 @@ _TAKEN_AWAY = {
     "SPECIAL_EXIT": "special_exit",
     "LAUNCH_FAILED": "launch_failed",
 }
-_KILLED_CODES = (-9, 137)
+_TASK_KILLED, _SCRIPT_KILLED = 137, -9
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +202,21 @@ def _from_scheduler(status: Status, end: Mapping[str, Any] | None, log_text: str
         return Classification(Outcome.CANCELLED, "scancel", "cancelled in the scheduler")
     if detail == "LAUNCH_REFUSED":
         return Classification(Outcome.FAILED, "launch", error_line(log_text))
-    if status.exit_code in _KILLED_CODES or detail == "KILLED":
-        return _from_kill(detail, log_text)
+    if status.exit_code == _SCRIPT_KILLED or detail == "KILLED":
+        return _preempted("killed", "killed from outside with its batch script (SIGKILL)")
+    if status.exit_code == _TASK_KILLED:
+        return _from_kill(log_text)
     return _from_exit(status, log_text)
 
 
-def _from_kill(detail: str, log_text: str) -> Classification:
+def _from_kill(log_text: str) -> Classification:
     """Ended by SIGKILL: by the kernel for memory, or by somebody."""
     kills = re.findall(re.escape(KERNEL_OOM_MARK) + r" (\d+)", log_text)
     if memory_face(log_text) is not None:
         return classify_error(log_text)
     if kills and int(kills[-1]) > 0:
         return _host_memory("the kernel killed it for memory")
-    if kills or detail == "KILLED":
+    if kills:
         return _preempted("killed", "killed from outside (SIGKILL)")
     message = "killed (SIGKILL), which is what the kernel does when host memory runs out"
     return Classification(Outcome.INFEASIBLE, InfeasibleReason.OOM_HOST.value, message, retryable=True)

@@ -58,8 +58,8 @@ def test_states_of_slurm_become_ours(line: str, state: str, detail: str) -> None
     assert (status.state, status.detail, status.node) == (state, detail, "a1")
 
 
-@pytest.mark.parametrize(("wait_status", "code"), [(0, 0), (3 << 8, 3), (137 << 8, 137), (9, 137), (15, 143)])
-def test_the_exit_code_is_the_shells(wait_status: int, code: int) -> None:
+@pytest.mark.parametrize(("wait_status", "code"), [(0, 0), (3 << 8, 3), (137 << 8, 137), (9, -9), (15, -15)])
+def test_the_exit_code_tells_a_killed_task_from_a_killed_script(wait_status: int, code: int) -> None:
     assert parse_squeue(row("7", "FAILED", code=wait_status))["7"].exit_code == code
 
 
@@ -75,7 +75,7 @@ def test_sacct_says_how_a_forgotten_job_ended_and_nothing_of_running_ones() -> N
         "3|CANCELLED by 0|0:15|a1\n4|RUNNING|0:0|a1\n5|FAILED|137:0|b2\n6|NODE_FAIL|1:0|None assigned\n"
     )
     assert {i: (s.detail, s.exit_code, s.node) for i, s in found.items()} == {
-        "3": ("CANCELLED", 143, "a1"),
+        "3": ("CANCELLED", -15, "a1"),
         "5": ("FAILED", 137, "b2"),
         "6": ("NODE_FAIL", 1, None),
     }

@@ -144,6 +144,8 @@ class LocalExecutor:
             **worker_variables(job_dirs, name=name, submitted=submitted, hardware=self._hardware),
             **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
         }
+        paths = [environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(p for p in paths if p))
         command = [
             "/bin/sh",
             "-c",

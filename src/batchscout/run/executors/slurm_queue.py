@@ -91,11 +91,11 @@ def _number(text: str) -> int:
 
 
 def _exit_code(state: str, text: str) -> int | None:
-    """Of a wait status (exit code × 256 + signal): the shell's way, 128 + signal where a signal ended it."""
+    """Of the batch script, from its wait status (exit code × 256 + signal); -9 where signal 9 ended it."""
     if state not in _ENDED or not text.isdigit():
         return None
     status = int(text)
-    return status >> 8 or (128 + (status & 0x7F) if status & 0x7F else 0)
+    return status >> 8 or -(status & 0x7F)
 
 
 def parse_sacct(text: str) -> dict[str, Status]:
@@ -110,7 +110,7 @@ def parse_sacct(text: str) -> dict[str, Status]:
         word = state.split()[0] if state.split() else ""
         if word in _ENDED | {"PREEMPTED"}:
             match = re.fullmatch(r"(\d+):(\d+)", code)
-            number = (int(match[1]) or (128 + int(match[2]) if int(match[2]) else 0)) if match else None
+            number = (int(match[1]) or -int(match[2])) if match else None
             node = "" if node in ("None assigned", "Unknown") else node
             found[slurm_id] = Status(SchedulerState.ENDED, word, node or None, number, slurm_id)
     return found

@@ -74,7 +74,9 @@ def _further(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:
-    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    """PYTHONPATH goes before what the submitter's environment or a module in `setup` put there."""
+    behind = {"PYTHONPATH": "${PYTHONPATH:+:$PYTHONPATH}"}
+    return [f"export {name}={shlex.quote(value)}{behind.get(name, '')}" for name, value in variables.items()]
 
 
 def job_name(name: str) -> str:

@@ -52,7 +52,7 @@ def worker_command(job_directories: Sequence[Path], python: Sequence[str] = ()) 
 def worker_variables(
     job_directories: Sequence[Path], *, name: str, submitted: float, hardware: HardwareConfig
 ) -> dict[str, str]:
-    """Environment of a submission, beyond what it inherits."""
+    """Environment of a submission, beyond what it inherits; an inherited PYTHONPATH goes behind this one."""
     variables = {
         NAME: name,
         SUBMITTED: f"{submitted:.3f}",
@@ -60,9 +60,8 @@ def worker_variables(
     }
     snapshot = job_snapshot(job_directories[0])
     if snapshot is not None:
-        inherited = os.environ.get("PYTHONPATH", "")
-        paths = [*map(str, snapshot.import_path), *([inherited] if inherited else [])]
-        variables |= {"PYTHONPATH": os.pathsep.join(paths), SNAPSHOT: str(snapshot.path)}
+        paths = os.pathsep.join(map(str, snapshot.import_path))
+        variables |= {"PYTHONPATH": paths, SNAPSHOT: str(snapshot.path)}
     if hardware.threads is not None:
         variables |= dict.fromkeys(_THREAD_VARIABLES, str(hardware.threads))
     return variables
