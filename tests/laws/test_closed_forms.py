@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchscout.errors import LawError
@@ -65,6 +65,7 @@ def test_optimum_of_the_general_law(gamma, size, seconds):
     assert (found.batch_size, found.time_to_target) == pytest.approx((size, seconds), rel=1e-6)
 
 
+@settings(deadline=None)
 @given(**WIDE, gamma=st.floats(0.3, 6.0))
 def test_optimum_is_the_numeric_one(s_min, b_crit, a, b, gamma):
     law = SamplesLaw(s_min, b_crit, gamma)
@@ -75,6 +76,7 @@ def test_optimum_is_the_numeric_one(s_min, b_crit, a, b, gamma):
     assert here == pytest.approx(seconds, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(**WIDE)
 def test_optimum_for_gamma_one_in_its_printed_form(s_min, b_crit, a, b):
     found = optimum(s_min, b_crit, a, b)
@@ -84,6 +86,7 @@ def test_optimum_for_gamma_one_in_its_printed_form(s_min, b_crit, a, b):
     )
 
 
+@settings(deadline=None)
 @given(ratio=st.floats(0.05, 20.0), **WIDE)
 def test_flatness_is_the_ratio_of_times(ratio, s_min, b_crit, a, b):
     best = optimum(s_min, b_crit, a, b)
@@ -108,6 +111,7 @@ def test_scale_out_example():
     assert scale_out(**ONE, gpus=[10**9])[0].time_to_target == pytest.approx(200, rel=1e-3)
 
 
+@settings(deadline=None)
 @given(gpus=st.integers(1, 4096), **WIDE)
 def test_scale_out_is_the_numeric_optimum_on_n_gpus(gpus, s_min, b_crit, a, b):
     law = SamplesLaw(s_min, b_crit)
@@ -131,6 +135,7 @@ def test_accumulation_example_is_the_integer_argmin():
     assert found.time_to_target == pytest.approx(2263.16667, abs=1e-5)
 
 
+@settings(deadline=None)
 @given(
     s_min=st.floats(1e3, 1e6), b_crit=st.floats(10, 1e3), a=st.floats(0.1, 5), b=st.floats(1e-3, 0.1),
     micro=st.integers(1, 64), overhead=st.floats(0.01, 2),
@@ -151,6 +156,7 @@ def test_roofline_examples():
     assert (two.batch_size, two.time_to_target) == pytest.approx((100, 150))
 
 
+@settings(deadline=None)
 @given(**WIDE)
 def test_roofline_optimum_is_the_numeric_one(s_min, b_crit, a, b):
     law = SamplesLaw(s_min, b_crit)
@@ -168,6 +174,7 @@ def test_power_law_examples():
     assert power_optimum(400, 1.0) is None
 
 
+@settings(deadline=None)
 @given(b_crit=st.floats(1, 1e6), power=st.floats(0.05, 0.95))
 def test_power_optimum_is_the_numeric_one(b_crit, power):
     law = SamplesLaw(1e4, b_crit)
@@ -184,6 +191,7 @@ def test_updates_rounded_to_an_evaluation_grid(size, plain, rounded):
     assert time_to_target(40000, 400, size, seconds, updates_multiple=10) == pytest.approx(rounded, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(ratio=st.floats(0.05, 20), gamma=st.floats(0.3, 5), b_crit=st.floats(10, 1e4))
 def test_pareto_identity_of_updates_and_samples(ratio, gamma, b_crit):
     law, size = SamplesLaw(1e5, b_crit, gamma), ratio * b_crit
