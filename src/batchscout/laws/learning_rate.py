@@ -265,18 +265,28 @@ def _rules(terms: _Terms) -> tuple[RuleComparison, ...]:
     """Every rule fitted with its own constants; noise scales on a grid over and beyond the batch sizes."""
     if len(terms.sizes) < 2:
         return ()
-    grid = np.geomspace(terms.sizes[0] / 32, terms.sizes[-1] * 32, 41)
     found = []
     for rule in FORMS:
-        scales = grid if rule in NEEDS_NOISE_SCALE else np.array([1.0])
-        values = [terms.fit(*terms.along(_log_form(rule, terms.b, s))).log_likelihood for s in scales]
-        i = int(np.argmax(values))
-        k = len(terms.sizes) + 3 + (rule in NEEDS_NOISE_SCALE)
-        n = len(terms.rows)
-        akaike = -2 * values[i] + 2 * k * n / max(n - k - 1, 1)
-        found.append((akaike, rule, float(scales[i]) if rule in NEEDS_NOISE_SCALE else None))
+        has_noise = rule in NEEDS_NOISE_SCALE
+        value, scale = _best_scale(terms, rule) if has_noise else (_rule_likelihood(terms, rule, 1.0), None)
+        k, n = len(terms.sizes) + 3 + has_noise, len(terms.rows)
+        found.append((-2 * value + 2 * k * n / max(n - k - 1, 1), rule, scale))
     least = min(a for a, _, _ in found)
     return tuple(RuleComparison(rule, a - least, noise) for a, rule, noise in sorted(found))
+
+
+def _rule_likelihood(terms: _Terms, rule: str, noise: float) -> float:
+    return terms.fit(*terms.along(_log_form(rule, terms.b, noise))).log_likelihood
+
+
+def _best_scale(terms: _Terms, rule: str) -> tuple[float, float]:
+    """Log-likelihood and noise scale: a coarse grid over and beyond the batch sizes, then a fine one."""
+    grid = np.geomspace(terms.sizes[0] / 32, terms.sizes[-1] * 32, 11)
+    coarse = [_rule_likelihood(terms, rule, float(s)) for s in grid]
+    i = int(np.argmax(coarse))
+    fine = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], 9)[1:-1]
+    values = [_rule_likelihood(terms, rule, float(s)) for s in fine]
+    return max(zip([*coarse, *values], [*map(float, grid), *map(float, fine)], strict=True))
 
 
 def _log_form(rule: str, b: Array, noise: float) -> Array:
