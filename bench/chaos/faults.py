@@ -246,7 +246,7 @@ def _oom(fault: str, phase: str = "learning") -> tuple[str, ...]:
     )
 
 
-LONG = ("batch_size=64", "trainer.time_scale=25", "hardware.time_limit=1", "hardware.signal_seconds=20")
+LONG = ("batch_size=64", "trainer.time_scale=110", "hardware.time_limit=1", "hardware.signal_seconds=20")
 GPU, HOST = ("infeasible", "oom_gpu"), ("infeasible", "oom_host")
 
 SCENARIOS = (

@@ -156,3 +156,34 @@ def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(cluster: DevClu
     sweep.start()
     assert sweep.wait() == 0, sweep.output
     assert {row["attempts"] for row in assert_complete(sweep)["jobs"]} == {1}
+
+
+def test_verbs_work_from_another_shell_without_a_controller(cluster: DevCluster, tmp_path: Path) -> None:
+    job, other = "b64-lr0.0003-s0", "b128-lr0.0003-s0"
+    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_gpu_b", "trainer.time_scale=16")
+    sweep.start()
+    sweep.wait_for_updates(job, 2)
+    sweep.kill()
+
+    def batchscout(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "batchscout.cli", *words],
+            capture_output=True, text=True, env={**os.environ, "SLURM_CONF": str(cluster.conf)}, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    slurm_id = sweep.slurm_id(job)
+    (line,) = [t for t in batchscout("status", str(sweep.directory)).splitlines() if job in t]
+    assert "running" in line
+    assert f"Slurm job {slurm_id} on b" in line
+    batchscout("cancel", str(sweep.directory), job)
+    wait_for(lambda: cluster.run("squeue", "-h", "-t", "all", "-j", slurm_id, "-o", "%T") == "CANCELLED")
+    assert "caught SIGTERM" in batchscout("logs", str(sweep.directory), job)
+    (line,) = [t for t in batchscout("status", str(sweep.directory)).splitlines() if job in t]
+    assert "cancelled (user)" in line
+    assert f"planned again: {job}" in batchscout("retry", str(sweep.directory), job), (
+        "and goes on with the sweep"
+    )
+    rows = {row["id"]: row for row in assert_complete(sweep)["jobs"]}
+    assert (rows[job]["attempts"], rows[other]["attempts"]) == (2, 1)

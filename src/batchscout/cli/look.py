@@ -73,7 +73,16 @@ def job_line(job: JobStatus) -> str:
     score = "" if job.score is None else f", score {job.score:.3g}"
     attempts = f", attempt {job.attempts}" if job.attempts > 1 else ""
     spent = f"{count(job.samples)} samples, {duration(job.seconds)}"
-    return f"{job.job_id:24s} {job.outcome.value}{why}{message}; {spent}{score}{attempts}"
+    return f"{job.job_id:24s} {job.outcome.value}{why}{message}; {spent}{score}{attempts}{_place(job)}"
+
+
+def _place(job: JobStatus) -> str:
+    """Where it runs or ran, and how long it waited for that; a local job's is this machine, which is no
+    news."""
+    if job.submission is None or not job.submission.isdigit():
+        return ""
+    node = f" on {job.node}" if job.node else ""
+    return f", Slurm job {job.submission}{node}, queued {duration(job.queue_seconds)}"
 
 
 def show_log(words: Sequence[str], *, lines: int) -> None:

@@ -27,7 +27,7 @@ from batchscout.run.watch import Watched
 # Ends that the job itself had no part in; `retry` without force runs these again only.
 INFRASTRUCTURE = (
     *("lost", "killed", "node_failure", "preempted", "requeued", "revoked", "special_exit", "launch_failed"),
-    *("machine", "launch", "time_limit", "scancel", "user", "max_failures"),
+    *("machine", "silent", "launch", "time_limit", "scancel", "user", "max_failures"),
 )
 
 
@@ -49,6 +49,7 @@ class JobStatus:
     score: float | None
     node: str | None
     submission: str | None
+    queue_seconds: float
     log: Path | None
 
 
@@ -104,6 +105,7 @@ def _job_status(record: JobRecord, directory: Path, journals: JournalFiles) -> J
         score=scores[-1] if scores else None,
         node=starts[-1].get("node") if starts else None,
         submission=record.submissions[-1].handle if record.submissions else None,
+        queue_seconds=watched.queue_seconds,
         log=logs[-1] if logs else None,
     )
 
