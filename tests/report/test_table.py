@@ -81,6 +81,7 @@ def test_a_narrow_terminal_loses_columns_but_never_the_answer(result):
     for width in (60, 80, 100):
         for line in table.plain(result, width).splitlines():
             assert len(line) <= width
+        assert "…" not in text_of(table.render(result), width)
     narrow = table.plain(result, 60)
     assert "time to target" in narrow
     assert "sampling" not in narrow

@@ -5,6 +5,7 @@ CAPTIONS = {
     "best learning rate, a dot the crossing of the target; dotted lines never reached it.",
     "laws": "What each batch size needs. Large dots: its best learning rate, with the 90% interval; small "
     "dots: the other rates; a ring: the recommendation; triangles: bounds of what never reached the target; "
+    "hollow: the speed of its updates; "
     "line and band: the fitted law and its 90% interval.",
     "learning_rate": "Every setting that was tried. Frames mark the best learning rate of each batch size; > "
     "means stopped or capped below the target, div diverged, oom infeasible, fail failed.",

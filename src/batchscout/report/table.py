@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -52,30 +53,48 @@ def columns(rows: Sequence[Row]) -> list[Column]:
     return [c for c in every if c.key in needed or any(row.get(c.key) is not None for row in rows)]
 
 
-def cells(rows: Sequence[Row], width: int | None = None) -> tuple[list[Column], list[list[str]]]:
-    """Columns and the text of every cell; the least needed go where they exceed ``width`` characters."""
+def cells(
+    rows: Sequence[Row], width: int | None = None, *, gap: int = 2
+) -> tuple[list[Column], list[list[str]]]:
+    """Columns and the text of every cell; the least needed go where they exceed ``width`` characters.
+
+    gap  characters between columns
+    """
     chosen = columns(rows)
     while True:
         texts = [[_cell(column, row) for column in chosen] for row in rows]
-        total = sum(size + 2 for size in _widths(chosen, texts)) + 2
+        total = sum(size + gap for size in _widths(chosen, texts)) + 1
         last = max(chosen, key=lambda column: column.rank)
         if width is None or total <= width or last.rank == 0:
             return chosen, texts
         chosen = [column for column in chosen if column is not last]
 
 
-def render(result: Mapping[str, Any], width: int | None = None) -> Table:
-    """The table for a terminal of ``width`` characters, the recommended row and its near ties marked.
+@dataclass(frozen=True, slots=True)
+class FinalTable:
+    """A rich renderable that fits its columns to the console it is printed on."""
+
+    result: Mapping[str, Any]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _rich_table(self.result, options.max_width)
+
+
+def render(result: Mapping[str, Any]) -> FinalTable:
+    """The table for a terminal, the recommended row and its near ties marked.
 
     result  the object of result.json
     """
-    chosen, texts = cells(result["table"], width)
+    return FinalTable(result)
+
+
+def _rich_table(result: Mapping[str, Any], width: int) -> Table:
+    chosen, texts = cells(result["table"], width, gap=3)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("")
     for column in chosen:
-        table.add_column(
-            Text(f"{column.title}\n{column.unit}".rstrip(), justify="right"), justify="right", no_wrap=True
-        )
+        title = Text(f"{column.title}\n{column.unit}".rstrip(), justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for row, line in zip(result["table"], texts, strict=True):
         best = is_recommended(row, result)
         style = "bold" if best else "dim" if row["time_to_target"] is None else ""

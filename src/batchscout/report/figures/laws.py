@@ -22,7 +22,7 @@ Law = Callable[[Array], Array]
 
 def laws(sweep: Sweep, theme: Theme) -> Figure | None:
     """Three panels on one batch axis; None before anything has been measured."""
-    rows = [row for row in sweep.result["table"] if row["throughput"] is not None]
+    rows = [row for row in sweep.result["table"] if row["update_seconds"] or row["throughput"]]
     if not rows:
         return None
     batches = sorted({row["batch_size"] for row in rows})
@@ -42,6 +42,7 @@ def laws(sweep: Sweep, theme: Theme) -> Figure | None:
         _points(axes, sweep, key, size, theme)
         _censored(axes, sweep, key, size, theme)
     _points(speed, sweep, "throughput", 1.0, theme)
+    _unreached_speeds(speed, sweep, theme)
     label = "batch size (rollouts per update)"
     dress(time, theme, x=label, y=f"time to target ({unit.name})", title="time to target  T = S / R")
     dress(samples, theme, x=label, y="samples to target", title="samples to target  S")
@@ -99,6 +100,18 @@ def _censored(axes: Axes, sweep: Sweep, key: str, size: float, theme: Theme) -> 
         if known and max(known) > 0:
             axes.plot(
                 batch, max(known) / size, marker="^", color=theme.bad, markersize=7, markerfacecolor="none"
+            )
+
+
+def _unreached_speeds(axes: Axes, sweep: Sweep, theme: Theme) -> None:
+    """Batch sizes without a crossing still have a speed, that of their updates: hollow."""
+    batches = [row["batch_size"] for row in sweep.result["table"]]
+    for row in sweep.result["table"]:
+        if row["throughput"] is None and row["update_seconds"]:
+            batch = row["batch_size"]
+            colour = theme.step(batch, batches)
+            axes.plot(
+                batch, batch / row["update_seconds"], "o", color=colour, markersize=6, markerfacecolor="none"
             )
 
 

@@ -145,7 +145,8 @@ def log_axis(axes: Axes, which: str, text: str = "digits") -> None:
     axis = getattr(axes, f"{which}axis")
     low, high = sorted(getattr(axes, f"get_{which}lim")())
     decades = math.log10(high / low) if low > 0 else 9.0
-    subs = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0, 3.0) if decades < 3.5 else (1.0,)
+    choices = ((0.9, (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)), (2.2, (1.0, 2.0, 5.0)), (3.5, (1.0, 3.0)))
+    subs = next((marks for limit, marks in choices if decades < limit), (1.0,))
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
