@@ -46,8 +46,8 @@ class Belief:
         if useful:
             is_fraction = self.is_share and all(r.score.min() >= 0 and r.score.max() <= 1 for r in useful)
             evidence = weigh_curves(useful, self.target_score, is_fraction, self.seed)
-            x, cloud = self._engine.draw(evidence)
-            answer = Posterior(self.prior, x, cloud, evidence)
+            cloud = self._engine.draw(evidence)
+            answer = Posterior(self.prior, cloud.x, cloud, evidence)
         else:
             answer = Posterior(self.prior, self._engine.prior_draws(), None, None)
         self._known[key] = answer

@@ -27,7 +27,7 @@ NAMES = (
 S_MIN, B_CRIT, GAMMA, POWER, SMALL, LR, ALPHA, KAPPA, TURN, CURVATURE, TILT, EDGE, NOISE = range(13)
 SIZE = 13
 EDGE_WIDTH = 0.15
-LN_S_MIN_RANGE = (np.log(30.0), np.log(3e8))
+LN_S_MIN_RANGE = (-30.0, 60.0)  # flat over all that a task may need
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,32 @@
-"""Weighted draws from a posterior known up to a constant: tempering from a starting cloud, moved by ensemble MCMC.
+"""Draws from a posterior: a cloud led from a blurred likelihood to the sharp one, moved by ensemble MCMC.
 
-Deterministic given the generator. Collapse is looked for (two halves that never exchange members must agree) and
-repaired by more moves rather than believed.
+Raising the likelihood's power alone does not lead to narrow modes when each job may be an outlier (a floor has no
+slope); blurring does: at first every job speaks from afar, in the end only from where it is. Deterministic given the
+generator. Collapse is looked for (two halves that never exchange members must agree) and repaired by more moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-LnDensity = Callable[[Array], tuple[Array, Array]]
+
+
+class Density(Protocol):
+    """A family of densities over (P, D) draws, from blurred (stage 0) to the wanted one (stage 1)."""
+
+    def ln_prior(self, x: Array) -> Array:
+        """(P,), -inf outside."""
+
+    def features(self, x: Array) -> Any:
+        """What the likelihood needs of the draws, the costly part; arrays with P rows each."""
+
+    def ln_likelihood(self, features: Any, stage: float) -> Array:
+        """(P,) at a stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,70 +43,68 @@ class Cloud:
     evaluations: int
 
 
-def temper(
+def lead(
     start: Array,
-    start_power: float,
-    ln_density: LnDensity,
+    density: Density,
     rng: np.random.Generator,
     *,
-    discrete: int | None = None,
-    discrete_size: int = 1,
-    moves: int = 2,
-    last_moves: int = 12,
+    bank: Array,
+    discrete: int,
+    discrete_size: int,
+    moves: int = 3,
+    last_moves: int = 20,
 ) -> Cloud:
-    """Moves a cloud that follows prior × likelihood^start_power to the posterior.
+    """Moves a cloud that follows stage 0 to stage 1.
 
-    ln_density(x) → (ln prior, ln likelihood), each (P,). discrete: column holding an index below discrete_size.
+    bank      (N, D) draws from the prior, NaN where a column must not be drawn anew
+    discrete  column that holds an index below discrete_size
     """
     x = start.copy()
-    prior, like = ln_density(x)
-    power, evaluations, acceptance = start_power, 1, 0.0
-    mover = _Mover(ln_density, rng, discrete, discrete_size)
-    while power < 1:
-        power, weight = _next_power(like, power)
+    mover = _Mover(density, rng, bank, discrete, discrete_size)
+    stage, evaluations, acceptance = 0.0, 1, 0.0
+    like = density.ln_likelihood(density.features(x), 0.0)
+    while stage < 1:
+        features = density.features(x)
+        stage, like, weight = _next_stage(density, features, like, stage)
         pick = _resample(weight, rng)
-        x, prior, like = x[pick], prior[pick], like[pick]
+        x, like = x[pick], like[pick]
         for _ in range(moves):
-            x, prior, like, acceptance = mover.sweep(x, prior, like, power)
+            x, like, acceptance = mover.sweep(x, like, stage)
             evaluations += 1
-    for repair in range(3):
+    disagreement = 9.0
+    for repair in range(2):
         for _ in range(last_moves):
-            x, prior, like, acceptance = mover.sweep(x, prior, like, 1.0)
+            x, like, acceptance = mover.sweep(x, like, 1.0)
             evaluations += 1
         disagreement = _disagreement(x)
-        if disagreement < 0.5:
+        if disagreement < 0.4:
             break
         if repair == 0:
             # stuck members far below the rest start again from others
-            lost = prior + like < np.median(prior + like) - 30
+            lost = like < np.median(like) - 30
             if lost.any() and not lost.all():
                 source = rng.choice(np.flatnonzero(~lost), lost.sum())
-                x[lost], prior[lost], like[lost] = x[source], prior[source], like[source]
+                x[lost], like[lost] = x[source], like[source]
     return Cloud(x, like, acceptance, disagreement, evaluations)
 
 
-def _next_power(like: Array, power: float) -> tuple[float, Array]:
-    """The largest step of the likelihood's power that keeps half of the draws effective."""
-    low, high = power, 1.0
-    shifted = np.clip(like - like.max(), -1e4, 0)
-    if _effective(np.exp((1.0 - power) * shifted)) > 0.5:
-        return 1.0, _normal(np.exp((1.0 - power) * shifted))
-    for _ in range(18):
-        middle = 0.5 * (low + high)
-        if _effective(np.exp((middle - power) * shifted)) > 0.5:
-            low = middle
+def _next_stage(density: Density, features: Any, like: Array, stage: float) -> tuple[float, Array, Array]:
+    """The farthest stage that keeps half of the draws effective, its ln likelihood and the draws' weights."""
+    low, high, best = stage, 1.0, None
+    trial = 1.0
+    for step in range(7):
+        new = density.ln_likelihood(features, trial)
+        w = np.exp(np.clip(new - like - (new - like).max(), -700, 0))
+        if w.sum() ** 2 / (w**2).sum() > 0.5 * len(w):
+            low, best = trial, (trial, new, w / w.sum())
+            if trial == 1.0:
+                break
         else:
-            high = middle
-    step = max(low - power, 1e-4)
-    return min(1.0, power + step), _normal(np.exp(step * shifted))
-
-
-def _effective(w: Array) -> float:
-    return float(w.sum() ** 2 / (w**2).sum() / len(w))
-
-
-def _normal(w: Array) -> Array:
-    return np.asarray(w / w.sum())
+            high = trial
+        trial = 0.5 * (low + high) if step else min(1.0, stage + 0.25)
+    if best is None:
+        best = (trial, new, w / w.sum())
+    return best
 
 
 def _resample(weight: Array, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -104,47 +115,53 @@ def _resample(weight: Array, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 class _Mover:
-    """Differential evolution: each half moves along differences of the other half's members."""
+    """Each half moves along differences of the other half's members, or draws some numbers anew from the prior."""
 
     def __init__(
-        self, ln_density: LnDensity, rng: np.random.Generator, discrete: int | None, discrete_size: int
-    ):
-        self.ln_density, self.rng, self.discrete, self.discrete_size = (
-            ln_density,
-            rng,
-            discrete,
-            discrete_size,
-        )
+        self, density: Density, rng: np.random.Generator, bank: Array, discrete: int, discrete_size: int
+    ) -> None:
+        self.density, self.rng, self.bank = density, rng, bank
+        self.discrete, self.discrete_size = discrete, discrete_size
+        self.can_redraw = np.isfinite(bank[0])
 
-    def sweep(self, x: Array, prior: Array, like: Array, power: float) -> tuple[Array, Array, Array, float]:
-        x, prior, like = x.copy(), prior.copy(), like.copy()
+    def sweep(self, x: Array, like: Array, stage: float) -> tuple[Array, Array, float]:
+        x, like = x.copy(), like.copy()
         size, accepted = len(x), 0
         for half in (0, 1):
             mine, other = np.arange(half, size, 2), np.arange(1 - half, size, 2)
-            proposed = self._propose(x[mine], x[other])
-            new_prior, new_like = self.ln_density(proposed)
-            gain = new_prior - prior[mine] + power * (new_like - like[mine])
+            proposed, redrawn = self._propose(x[mine], x[other])
+            prior = self.density.ln_prior(proposed)
+            inside = np.flatnonzero(np.isfinite(prior))
+            if not len(inside):
+                continue
+            mine, proposed = mine[inside], proposed[inside]
+            new = self.density.ln_likelihood(self.density.features(proposed), stage)
+            # numbers drawn anew from the prior have its density in their proposal
+            known = np.where(redrawn[inside], 0.0, prior[inside] - self.density.ln_prior(x[mine]))
+            gain = known + new - like[mine]
             ok = np.log(self.rng.random(len(mine))) < gain
-            moved = mine[ok]
-            x[moved], prior[moved], like[moved] = proposed[ok], new_prior[ok], new_like[ok]
+            x[mine[ok]], like[mine[ok]] = proposed[ok], new[ok]
             accepted += int(ok.sum())
-        return x, prior, like, accepted / size
+        return x, like, accepted / size
 
-    def _propose(self, mine: Array, other: Array) -> Array:
+    def _propose(self, mine: Array, other: Array) -> tuple[Array, NDArray[np.bool_]]:
         rng = self.rng
         m, d = mine.shape
         a, b = rng.integers(0, len(other), m), rng.integers(0, len(other), m)
         scale = np.where(rng.random(m) < 0.12, 1.0, 1.7 / np.sqrt(2 * d) * np.exp(rng.normal(0, 0.5, m)))
         mask = rng.random((m, d)) < rng.choice([1.0, 0.5, 0.25], m)[:, None]
         y = mine + mask * (scale[:, None] * (other[a] - other[b])) + rng.normal(0, 1e-3, (m, d))
-        if self.discrete is not None:
-            jump = rng.random(m)
-            y[:, self.discrete] = np.where(
-                jump < 0.25,
-                other[a, self.discrete],
-                np.where(jump < 0.5, rng.integers(0, self.discrete_size, m) + 0.5, mine[:, self.discrete]),
-            )
-        return np.asarray(y)
+        redrawn = rng.random(m) < 0.35
+        fresh = self.bank[rng.integers(0, len(self.bank), m)]
+        swap = (rng.random((m, d)) < rng.choice([0.1, 0.3], m)[:, None]) & self.can_redraw
+        y = np.where(redrawn[:, None], np.where(swap, fresh, mine), y)
+        jump = rng.random(m)
+        y[:, self.discrete] = np.where(
+            jump < 0.25,
+            other[a, self.discrete],
+            np.where(jump < 0.5, rng.integers(0, self.discrete_size, m) + 0.5, mine[:, self.discrete]),
+        )
+        return y, redrawn
 
 
 def _disagreement(x: Array) -> float:

@@ -6,7 +6,7 @@ A pure function of (space, target, seed, jobs): equal jobs give an equal posteri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,15 +22,16 @@ from batchscout.search.belief.curve_shape import (
     fit_shapes,
 )
 from batchscout.search.belief.law import LawPrior
-from batchscout.search.belief.particles import Cloud, temper
+from batchscout.search.belief.particles import Cloud, lead
 from batchscout.search.belief.records import JobRecord, start_score
 from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
 Array = NDArray[np.float64]
 
-DRAWS, SHAPES, BANK = 320, 48, 8192
-NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32])
-ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence
+DRAWS, SHAPES, BANK = 400, 48, 16384
+NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
+BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
+ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
 UNFALLEN_PRICE, CONFIRMED_PRICE = 2.0, 8.0  # nats against calling a job diverged before it has fallen
 CROSSING_SD = 0.08
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
@@ -126,7 +127,8 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
         for r, f in zip(records, fallen, strict=True)
     ])  # fmt: skip
     odd = wandering[:, None] - total
-    return Evidence(tuple(records), block, shape, table, odd - price[:, None], odd, fallen)
+    rare = np.array([0.0 if r.is_reached else -2.5 for r in records])
+    return Evidence(tuple(records), block, shape, table, odd - price[:, None], odd + rare[:, None], fallen)
 
 
 def _is_confirmed(record: JobRecord, block: CurveBlock) -> bool:
@@ -165,53 +167,52 @@ class LawEngine:
         x[:, law.S_MIN] = np.log(2e4)
         return x
 
-    def draw(self, evidence: Evidence) -> tuple[Array, Cloud]:
+    def draw(self, evidence: Evidence) -> Cloud:
         """(P, SIZE + 1) draws and how the sampling went."""
         rng = np.random.default_rng([self.seed, 2])
         density = _LawDensity(self.prior, evidence)
-        start, power = self._start(density, rng)
-        cloud = temper(start, power, density, rng, discrete=law.SIZE, discrete_size=SHAPES)
-        return cloud.x, cloud
+        density.start_power, start = self._start(density, rng)
+        bank = np.column_stack([self._bank, np.full(len(self._bank), np.nan)])
+        bank[:, law.S_MIN] = np.nan
+        cloud = lead(start, density, rng, bank=bank, discrete=law.SIZE, discrete_size=SHAPES)
+        return replace(cloud, x=density.with_s_min(cloud.x))
 
-    def _start(self, density: _LawDensity, rng: np.random.Generator) -> tuple[Array, float]:
-        """Draws from prior × likelihood^power out of the bank, at the highest power that leaves enough of them.
+    def _start(self, density: _LawDensity, rng: np.random.Generator) -> tuple[float, Array]:
+        """Draws from prior × blurred likelihood^power out of the bank, at the highest power that leaves enough.
 
         Each law's level is drawn where the curves put it (exact importance weights): the one direction in which the
         prior is hopelessly wide.
         """
-        bank, evidence = self._bank, density.evidence
-        level = np.empty((len(bank), len(density.points)))
+        bank = self._bank
+        level, d = np.empty((2, len(bank), len(density.points)))
         for i, point in enumerate(density.points):
             if point not in self._bank_columns:
                 at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
                 self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
-            level[:, i] = self._bank_columns[point][0]
-        centre, sd = _levels(evidence)
-        job_level = level[:, density.point_of]
-        weight = 1 / (sd**2 + 0.15**2)
-        guess = ((centre - job_level) * weight).sum(1) / weight.sum()
-        # the weighted mean is dragged by jobs far from it: one reweighted step towards the median
-        away = centre - job_level - guess[:, None]
-        robust = weight / (1 + (away / 0.5) ** 2)
-        guess = guess + (away * robust).sum(1) / robust.sum(1)
-        spread = 0.25 + 1 / np.sqrt(weight.sum())
-        x = bank.copy()
+            level[:, i], d[:, i] = self._bank_columns[point]
+        raw = level[:, density.point_of]
+        away = density.centre - raw
+        guess = (away * density.weight).sum(1)
+        # jobs far from it (diverging ones) would drag the mean: reweighted steps towards the bulk
+        for _ in range(3):
+            robust = density.weight / (1 + ((away - guess[:, None]) / 0.5) ** 2)
+            guess = (away * robust).sum(1) / robust.sum(1)
         noise = rng.standard_t(4, len(bank))
-        x[:, law.S_MIN] = np.clip(guess + spread * noise, *law.LN_S_MIN_RANGE)
-        x = np.column_stack([x, rng.integers(0, SHAPES, len(bank)) + 0.5])
-        _, like = density(x)
+        shift = guess + density.spread * noise
+        x = np.column_stack([bank, rng.integers(0, SHAPES, len(bank)) + 0.5])
+        x[:, law.S_MIN] = shift + raw @ density.weight
+        like = density.ln_likelihood((level + shift[:, None], d, x), 0.0)
         ln_q = -2.5 * np.log1p(noise**2 / 4)
-        target = len(bank) * 0.03
         power = 1.0
         for _ in range(40):
             w = power * like - ln_q
             w = np.exp(w - w.max())
-            if w.sum() ** 2 / (w**2).sum() > target:
+            if w.sum() ** 2 / (w**2).sum() > 0.03 * len(bank):
                 break
             power *= 0.75
         w /= w.sum()
         pick = np.searchsorted(np.cumsum(w), (np.arange(DRAWS) + 0.5) / DRAWS).clip(0, len(w) - 1)
-        return x[rng.permutation(pick)], power
+        return power, x[rng.permutation(pick)]
 
 
 def _levels(evidence: Evidence) -> tuple[Array, Array]:
@@ -226,7 +227,13 @@ def _levels(evidence: Evidence) -> tuple[Array, Array]:
 
 
 class _LawDensity:
-    """(ln prior, ln likelihood) of laws with a shape index, by looking up the tables."""
+    """Laws with a shape index: prior, and likelihood by looking up the tables, blurred at early stages.
+
+    Draws carry, in the place of ln s_min, the mean of ln S over the jobs (flat a priori as well): that number the
+    curves know, whatever the rest of the law.
+    """
+
+    start_power = 1.0
 
     def __init__(self, prior: LawPrior, evidence: Evidence) -> None:
         self.prior, self.evidence = prior, evidence
@@ -240,32 +247,47 @@ class _LawDensity:
         self.mid = 0.5 * (np.log(NOISE_LEVELS[1:]) + np.log(NOISE_LEVELS[:-1]))
         self.flat = np.ascontiguousarray(evidence.table).reshape(-1)
         self.strides = np.array([np.prod(evidence.table.shape[i + 1 :]) for i in range(3)], int)
+        self.odd = np.exp(np.clip(evidence.ln_odd, -60, 60))
+        self.lost = np.exp(np.clip(evidence.ln_diverged, -60, 60))
+        self.centre, sd = _levels(evidence)
+        precision = 1 / (sd**2 + 0.15**2)
+        self.weight = precision / precision.sum()
+        self.spread = 0.3 + 1 / np.sqrt(precision.sum())
 
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        k = x[:, law.SIZE].astype(int)
-        prior = self.prior.ln_density(x[:, : law.SIZE])
-        prior = np.where((x[:, law.SIZE] >= 0) & (k < SHAPES), prior, -np.inf)
-        like = np.full(len(x), -1e6)
-        ok = np.isfinite(prior)
-        if ok.any():
-            like[ok] = self._ln_likelihood(x[ok], k[ok])
-        return prior, like
+    def with_s_min(self, x: Array) -> Array:
+        """The draws with ln s_min in its own place."""
+        out = x.copy()
+        out[:, law.S_MIN] = 0.0
+        level, _ = self.prior.ln_samples(out[:, : law.SIZE], self.batch, self.log2_lr)
+        out[:, law.S_MIN] = x[:, law.S_MIN] - level[:, self.point_of] @ self.weight
+        return out
 
-    def _ln_likelihood(self, x: Array, k: NDArray[np.int64]) -> Array:
+    def ln_prior(self, x: Array) -> Array:
+        inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < SHAPES)
+        return np.where(inside, self.prior.ln_density(x[:, : law.SIZE]), -np.inf)
+
+    def features(self, x: Array) -> tuple[Array, Array, Array]:
         level, d = self.prior.ln_samples(x[:, : law.SIZE], self.batch, self.log2_lr)
-        diverges = divergence(d, x[:, law.EDGE, None])[:, self.point_of]
+        # columns of level hold ln S up to the draw's own constant
+        mean = level[:, self.point_of] @ self.weight
+        return level + (x[:, law.S_MIN] - mean)[:, None], d, x
+
+    def ln_likelihood(self, features: tuple[Array, Array, Array], stage: float) -> Array:
+        level, d, x = features
+        blur = BLUR * (1 - stage) ** 2
+        power = self.start_power + (1 - self.start_power) * min(1.0, 1.5 * stage)
+        k = x[:, law.SIZE].astype(int)[:, None]
+        width = np.hypot(law.EDGE_WIDTH, 0.7 * blur)
+        diverges = 1 / (1 + np.exp(-np.clip((d - x[:, law.EDGE, None]) / width, -40, 40)))[:, self.point_of]
         where = np.clip((level[:, self.point_of] - self.z0) / STEP, 0, self.size - 1.001)
         i = where.astype(int)
         share = where - i
         # a law is least exact far from the best lr
-        spread = 0.5 * np.log(
-            np.exp(2 * x[:, law.NOISE])[:, None] + (FAR_SD * np.abs(d[:, self.point_of])) ** 2
-        )
-        noise = np.searchsorted(self.mid, spread)
-        base = (noise * self.strides[0] + self.jobs * self.strides[1] + k[:, None] * self.strides[2]) + i
+        var = np.exp(2 * x[:, law.NOISE])[:, None] + (FAR_SD * d) ** 2 + blur**2
+        noise = np.searchsorted(self.mid, 0.5 * np.log(var))[:, self.point_of]
+        base = noise * self.strides[0] + self.jobs * self.strides[1] + k * self.strides[2] + i
         low = self.flat[base]
         along = np.exp(low + share * (self.flat[base + 1] - low))
-        odd = np.exp(np.clip(self.evidence.ln_odd, -60, 60))[self.jobs, k[:, None]]
-        lost = np.exp(np.clip(self.evidence.ln_diverged, -60, 60))[self.jobs, k[:, None]]
+        odd, lost = self.odd[self.jobs, k], self.lost[self.jobs, k]
         each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
-        return np.asarray(np.log(each).sum(1))
+        return np.asarray(power * np.log(each).sum(1))
