@@ -1,7 +1,7 @@
 """A cluster made of files: what it does with a job is a function of its submission's time and the clock.
 
 So it lives on when a controller is killed, and any process sees the same. Journals are written as the clock
-passes their events. Every submission is noted in `submits`, one line each.
+passes their events.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class FakeCluster:
         path = self._path(name)
         assert not path.exists(), f"{name} was submitted twice"
         job = json.loads((job_dir / "job.json").read_text())
-        with (self.directory / "submits").open("a") as file:
-            file.write(job["id"] + "\n")
         submitted = self.clock.now()
         attempts = len(list((job_dir / "attempts").glob("*")))
+        order = len(list(self.directory.glob("*.job")))
         content = {"job_dir": str(job_dir), "submitted": submitted, "attempts": attempts, "ended": None}
+        content["order"] = order
         beside = path.with_suffix(".tmp")
         beside.write_text(json.dumps(content))
         beside.rename(path)
@@ -116,8 +116,9 @@ class FakeCluster:
     # The cluster
 
     def submits(self) -> list[str]:
-        path = self.directory / "submits"
-        return path.read_text().split() if path.exists() else []
+        """Job ids, one a submission, in order."""
+        contents = [json.loads(path.read_text()) for path in self.directory.glob("*.job")]
+        return [Path(c["job_dir"]).name for c in sorted(contents, key=lambda c: c["order"])]
 
     def _path(self, name: str) -> Path:
         return self.directory / f"{name}.job"
@@ -143,6 +144,7 @@ class FakeCluster:
 
     def _play(self, path: Path) -> None:
         """Write the journal up to now."""
+        now = self.clock.now()
         content = json.loads(path.read_text())
         behaviour, job = self._behaviour(content)
         if content["ended"] is not None:
@@ -150,19 +152,19 @@ class FakeCluster:
         folder = Path(content["job_dir"]) / "attempts" / f"{content['attempts'] + 1:03d}"
         journal = folder / "journal.jsonl"
         written = journal.read_text().splitlines() if journal.exists() else []
-        events = [e for e in self._events(content, behaviour, job) if e["time"] <= self.clock.now()]
+        events = [e for e in self._events(content, behaviour, job) if e["time"] <= now]
         asked = self._stop_request(content, behaviour)
         if asked is not None and len(events) < EVALUATIONS * 2 + 2 and written:
             last = json.loads(written[-1])
-            events = [*events[: len(written)], {**last, "event": "end", "time": self.clock.now(), **asked}]
+            events = [*events[: len(written)], {**last, "event": "end", "time": now, **asked}]
         for event in events[len(written) :]:
             folder.mkdir(parents=True, exist_ok=True)
             with journal.open("a") as file:
                 file.write(json.dumps(event) + "\n")
         due = content["submitted"] + behaviour.queue + self._duration(behaviour)
-        is_over = self.clock.now() >= due or bool(events and events[-1]["event"] == "end")
+        is_over = now >= due or bool(events and events[-1]["event"] == "end")
         if is_over:
-            ended = {"ended": self.clock.now(), "detail": behaviour.detail, "exit_code": behaviour.exit_code}
+            ended = {"ended": now, "detail": behaviour.detail, "exit_code": behaviour.exit_code}
             path.write_text(json.dumps({**content, **ended}))
 
     def _duration(self, behaviour: Behaviour) -> float:
