@@ -26,6 +26,8 @@ GAP_SECONDS = 0.1
 """Between two submissions."""
 UNANSWERED_SECONDS = 30.0
 """How long after an unanswered sbatch its job may still turn up."""
+AGAIN_SECONDS = 15.0
+"""Between two scancels of one job."""
 BUSY_SECONDS, SLOWEST_BUSY_SECONDS = 2.0, 60.0
 
 
@@ -46,6 +48,7 @@ class SlurmExecutor:
         self._to_cancel: dict[
             str, tuple[str, float]
         ] = {}  # Slurm id → name, when asked for; not yet taken by Slurm
+        self._asked_to_cancel: dict[str, float] = {}  # Slurm id → when, clock.perf()
         self._released: set[tuple[str, int]] = set()
 
     def script(self, job_dirs: Sequence[Path], *, name: str, submitted: float = 0.0) -> str:
@@ -167,8 +170,10 @@ class SlurmExecutor:
 
     def cancel(self, submission: Submission) -> None:
         """scancel; where Slurm does not answer it is repeated at each poll until the job is gone."""
-        if not submission.handle:
+        asked = self._asked_to_cancel.get(submission.handle, float("-inf"))
+        if not submission.handle or self._clock.perf() - asked < AGAIN_SECONDS:
             return
+        self._asked_to_cancel[submission.handle] = self._clock.perf()
         self._to_cancel[submission.handle] = (job_name(submission.name), self._clock.now())
         self.queue.hurry()
         self._cancel_remaining()
