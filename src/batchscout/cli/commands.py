@@ -13,6 +13,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    rich_markup_mode=None,  # a help text may say NAME[/TIME], which markup takes for a closing tag
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -103,6 +104,47 @@ def fit(
     from batchscout.cli.look import show_fit
 
     show_fit(source, json_output=json_output, gamma=gamma)
+
+
+@app.command()
+def plan(
+    sweep: Annotated[
+        str | None, typer.Argument(help="A finished sweep, or an exported file; the newest if left out.")
+    ] = None,
+    gpus: Annotated[str, typer.Option(help="Numbers of GPUs, as in 8,64,512.")] = "1,2,4,8,16,32,64",
+    price: Annotated[float | None, typer.Option(help="Per GPU-hour; the sweep's own if left out.")] = None,
+    deadline: Annotated[str | None, typer.Option(help="Time there is: 30d, 12h, 3600.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Money there is.")] = None,
+    today: Annotated[
+        int | None, typer.Option(min=1, help="Batch size in use; the recommended one if left out.")
+    ] = None,
+    probes: Annotated[
+        list[str] | None, typer.Option(help="A further sweep on another number of GPUs; may be repeated.")
+    ] = None,
+    gamma: Annotated[str, typer.Option(help="Sharpness of the knee of S: a number, or free.")] = "1",
+    json_output: Annotated[bool, typer.Option("--json", help="All of it, as JSON.")] = False,
+) -> None:
+    """What more GPUs buy: best batch size, time, GPU-hours and money for each number of them."""
+    from batchscout.cli.plan import show_plan
+
+    show_plan(
+        sweep, gpus=gpus, price=price, deadline=deadline, budget=budget, today=today, probes=probes or [],
+        gamma=gamma, json_output=json_output,
+    )  # fmt: skip
+
+
+@app.command()
+def compare(
+    sweeps: Annotated[list[str], typer.Argument(help="Two or more finished sweeps, or exported files.")],
+    price: Annotated[
+        list[float] | None, typer.Option(help="Per GPU-hour, once for each sweep, in order.")
+    ] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="All of it, as JSON.")] = False,
+) -> None:
+    """GPU types side by side: throughput, update seconds, best batch size, time and money to target."""
+    from batchscout.cli.compare import show_comparison
+
+    show_comparison(sweeps, price or [], json_output=json_output)
 
 
 @app.command()
