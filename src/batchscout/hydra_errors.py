@@ -30,7 +30,11 @@ def explain(error: HydraError, arguments: Sequence[str], conf: Path) -> str:
     unknown = re.match(r"Could not override '([^']+)'", text)
     if unknown:
         name = unknown.group(1).partition("@")[0]
-        return str(unknown_key(name, _value(name, arguments), [*known_keys(conf), *groups(conf)]))
+        known = known_keys(conf, arguments)
+        if name in known:
+            value = _value(name, arguments)
+            return f"{name}={value} has keys that its file lacks; type +{name}.KEY=VALUE for each"
+        return str(unknown_key(name, _value(name, arguments), [*known, *groups(conf)]))
     present = re.match(r"Could not append to config. An item is already at '([^']+)'", text)
     if present:
         return f"+{present.group(1)}={_value(present.group(1), arguments)} exists already; leave the + out"
@@ -60,18 +64,20 @@ def groups(conf: Path) -> list[str]:
     return [*sorted(p.name for p in conf.glob("*") if p.is_dir()), "sweep"]
 
 
-def known_keys(conf: Path) -> list[str]:
-    """Every key of the composed default configuration, [] where it cannot be composed."""
-    from hydra import compose, initialize_config_dir
+def known_keys(conf: Path, arguments: Sequence[str] = ()) -> list[str]:
+    """Every key of the configuration with the groups that were typed, [] if it cannot be composed."""
     from omegaconf import OmegaConf
 
     from batchscout.hydra_overrides import config_without_hydra, flat
+    from hydra import compose, initialize_config_dir
 
     if not (conf / "config.yaml").is_file():
         return []
+    names = set(groups(conf))
+    choices = [a for a in arguments if a.partition("=")[0] in names and "," not in a]
     with initialize_config_dir(config_dir=str(conf), version_base="1.3"):
         try:
-            config = compose("config")
+            config = compose("config", choices)
         except HydraException:  # the files themselves are broken; the first error says how
             return []
     return list(flat(OmegaConf.to_container(config_without_hydra(config), resolve=False)))

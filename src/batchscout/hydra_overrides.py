@@ -153,11 +153,17 @@ def check_parameters(overrides: Sequence[Override], base: Mapping[str, Any]) -> 
         value = override.get_value_string()
         group, _, inner = name.partition(".")
         file = f"conf/{group}/{base.get(group, {}).get('name', 'NAME')}.yaml"
-        if name not in known and not isinstance(_select(base, name), Mapping):
+        if name not in known and not _may_hold(base, name):
             error = unknown_key(name, value, (k for k in known if k.startswith(f"{group}.")))
             raise ConfigError(name, value, f"{error.allowed} (parameters are listed in {file})")
         if not override.is_sweep_override():
             _check_type(name, override.value(), known.get(name), inner)
+
+
+def _may_hold(base: Mapping[str, Any], name: str) -> bool:
+    """`name` is a group of the file, or lies in one that the file leaves empty ({}: to be filled)."""
+    parents = [name.rsplit(".", n)[0] for n in range(1, name.count("."))]
+    return isinstance(_select(base, name), Mapping) or any(_select(base, p) == {} for p in parents)
 
 
 def _select(mapping: Any, name: str) -> Any:

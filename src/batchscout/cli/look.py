@@ -155,12 +155,12 @@ def _laws(source: str | None, gamma: str) -> dict[str, Any]:
     if path is not None and path.is_file():
         from batchscout.laws.table import fit_table
 
-        return fit_table(path, gamma=_gamma(gamma))
+        return fit_table(path, gamma=gamma_of(gamma))
     laws: dict[str, Any] = read_result(find_sweep(source))["laws"]
     return laws
 
 
-def _gamma(text: str) -> Any:
+def gamma_of(text: str) -> Any:
     if text == "free":
         return "free"
     try:

@@ -46,21 +46,31 @@ def key(
     return field(default=default, metadata=metadata)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that `word` most likely meant; a dotted key also matches by its last part."""
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """The known word that `word` most likely meant: alike, or beginning like it."""
     candidates = sorted(set(known))
-    found = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
-    if found:
-        return found[0]
-    last = {name.rpartition(".")[2]: name for name in reversed(candidates)}
-    found = difflib.get_close_matches(word.rpartition(".")[2], list(last), n=1, cutoff=0.75)
-    return last[found[0]] if found else None
+    alike = difflib.get_close_matches(word, candidates, n=1, cutoff=cutoff)
+    longer = [n for n in candidates if len(word) > 2 and n.startswith(word)]
+    return next(iter([*alike, *longer]), None)
+
+
+def nearest_key(name: str, known: Iterable[str]) -> str | None:
+    """The known key that a dotted `name` most likely meant; the last part decides, in its own group first."""
+    section, _, last = name.rpartition(".")
+    candidates = sorted(set(known))
+    peers = {n.rpartition(".")[2]: n for n in candidates if n.rpartition(".")[0] == section}
+    others = {n.rpartition(".")[2]: n for n in reversed(candidates)}
+    for names, cutoff in ((peers, 0.6), (others, 0.75)):
+        found = nearest(last, names, cutoff=cutoff)
+        if found is not None:
+            return names[found]
+    return None
 
 
 def unknown_key(name: str, value: Any, known: Iterable[str]) -> ConfigError:
     """The error for a key that does not exist, with the key that was probably meant."""
     names = sorted(set(known))
-    meant = nearest(name, names)
+    meant = nearest_key(name, names)
     section = name.rpartition(".")[0]
     peers = [n for n in names if n.rpartition(".")[0] == section]
     advice = f"did you mean {meant}?" if meant else f"known keys: {', '.join(peers or names)}"
