@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ def run_alone(config: DictConfig) -> tuple[ExitCode, float | None]:
     result = read_json(directory / "result.json")
     rows: list[dict[str, Any]] = result["jobs"] if result else []
     return code, rows[0]["time_to_target"] if rows else None
+
+
+def remove_if_unused(directory: Path) -> None:
+    """A run directory in which Hydra wrote and nothing else did: the run was refused, or a dry one."""
+    if [p.name for p in directory.iterdir()] == [".hydra"]:
+        shutil.rmtree(directory)
 
 
 def _whole(config: DictConfig) -> DictConfig:

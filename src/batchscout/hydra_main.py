@@ -87,6 +87,8 @@ def run_job(config: DictConfig) -> float | None:
             code, seconds = hydra_job.run_alone(config)
         except BatchscoutError as error:  # here, since Hydra would print words of its own first
             _end(str(error))
+        finally:
+            hydra_job.remove_if_unused(Path(hydra.runtime.output_dir))
         if code:
             sys.exit(code)
         return seconds

@@ -31,8 +31,9 @@ def test_a_wheel_holds_plugins_and_project_and_runs_without_the_checkout(tmp_pat
     for name in ("src", "conf", "sweeps"):
         ignored = shutil.ignore_patterns("*.egg-info", "__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    for name in ("sweep.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("sweep.py", "pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, source / name)
+    (source / "README.md").write_text("batchscout\n")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, source],
         check=True, capture_output=True,
