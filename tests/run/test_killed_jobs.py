@@ -30,7 +30,7 @@ BATCH_SIZES = (16, 32, 48, 64, 80, 96)
 
 
 def wanted() -> SweepSettings:
-    """Six jobs of the synthetic trainer: S ≈ 2000 rollouts, 20 to 125 updates, checkpoints five times a second."""
+    """Six jobs of the synthetic trainer: S ≈ 2000 rollouts, 20 to 125 updates, a checkpoint every 0.2 s."""
 
     def config(point: Point, seed: int) -> dict[str, Any]:
         trainer = {"s_min": 2000, "a": 0.004, "b": 0.0004}
