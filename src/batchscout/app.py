@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from batchscout.clock import RealClock
+from batchscout.config import SearchConfig
 from batchscout.plan import Plan, Request, make_plan
 from batchscout.run.executor import Executor
 from batchscout.run.listener import Listener
 from batchscout.run.settings import ExitCode
 from batchscout.search.factory import build_search
 from batchscout.search.protocol import Search
+from batchscout.start_model import with_start_model
 
 WIDTH = 140
 """Columns of text that does not go to a terminal."""
@@ -35,7 +37,9 @@ def run(
     """
     plan = make_plan(request)
     wanted = plan.config.search
-    search = build_search(wanted.name, plan.settings.context, wanted.parameters, function=wanted.function)
+    search = build_search(
+        wanted.name, plan.settings.context, search_options(wanted), function=wanted.function
+    )
     directory, is_resumed = choose(plan)
     if plan.config.dry_run:
         from batchscout.dry_run import describe
@@ -48,6 +52,12 @@ def run(
     return run_plan(plan, directory, executor=executor, search=search, listeners=listeners)
 
 
+def search_options(wanted: SearchConfig) -> dict[str, Any]:
+    """What the search's class takes beside the context."""
+    takes_switch = wanted.function is None and wanted.name in ("random", "tpe", "gp")
+    return {**({"stops_jobs": wanted.stops_jobs} if takes_switch else {}), **wanted.parameters}
+
+
 def run_plan(
     plan: Plan, directory: Path, *, executor: Executor, search: Search, listeners: Sequence[Listener] = ()
 ) -> ExitCode:
@@ -56,7 +66,7 @@ def run_plan(
 
     tracking, links = trackers(plan)
     code = run_sweep(
-        plan.settings,
+        with_start_model(plan, directory),
         directory,
         executor=executor,
         search=search,
@@ -64,7 +74,8 @@ def run_plan(
         command=plan.request.command,
         source=None if plan.config.hardware.executor == "debug" else plan.request.home,
     )
-    conclude(plan, directory, links())
+    if code != ExitCode.INTERRUPTED:  # a person who typed Ctrl-C wants the terminal back
+        conclude(plan, directory, links())
     return code
 
 
