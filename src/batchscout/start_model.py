@@ -1,7 +1,7 @@
 """The model that every job of a sweep starts from: found or built once, kept in the sweep's directory.
 
-Another start of equal accuracy may need three times the samples, so the jobs of one sweep share one file, whose
-hash is in each job.json. It is built before the first job exists, off every clock.
+Another start of equal accuracy may need three times the samples, so the jobs of one sweep share one file,
+whose hash is in each job.json. It is built before the first job exists, off every clock.
 """
 
 from __future__ import annotations
