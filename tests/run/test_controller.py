@@ -386,6 +386,21 @@ def test_an_interrupt_leaves_jobs_running_and_says_how_to_go_on(
     assert len(sweep.cluster.submits()) == 4
 
 
+def test_an_interrupt_while_it_starts_keeps_the_result_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.run(settings())
+    before = sweep.result
+
+    def interrupt(self: Any, watched: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("batchscout.run.watch.Watch.load", interrupt)
+    assert sweep.run(settings()) is ExitCode.INTERRUPTED
+    assert sweep.result == before
+
+
 def test_an_unchanged_finished_sweep_exits_as_it_did(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.run(settings())

@@ -220,6 +220,7 @@ def test_a_recorded_stop_can_be_gone_on_with_but_brings_nothing(
     (job,) = result["jobs"]
     assert job["seconds"] == pytest.approx(4 * 0.7)
     assert job["attempts"] == 2
+    assert (job["outcome"], job["reason"]) == ("capped", "recorded")
 
 
 def test_infeasible_cells_cost_nothing_and_skip_larger_ones(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from batchscout.clock import Clock
 from batchscout.measure.outcome import Outcome
 from batchscout.run import failures
+from batchscout.run.choice import Chooser
 from batchscout.run.classify import Classification
 from batchscout.run.control import is_cancelled, request_stop
 from batchscout.run.executor import Executor
@@ -20,12 +21,11 @@ from batchscout.run.listener import Listener
 from batchscout.run.publish import Publisher
 from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.run.signals import raised_as_interrupts
-from batchscout.run.spending import spent
 from batchscout.run.submit import Submitter
 from batchscout.run.sweep_directory import SweepDirectory
-from batchscout.run.verdict import judge, larger_is_infeasible
+from batchscout.run.verdict import judge
 from batchscout.run.watch import News, Watch, Watched
-from batchscout.search.protocol import Finished, JobObservation, Proposal, Search
+from batchscout.search.protocol import Finished, JobObservation, Search
 
 BUDGET = "budget"
 
@@ -52,10 +52,9 @@ class Controller:
         self._submitter = Submitter(settings, sweep, executor, clock, snapshot=snapshot)
         self._publisher = Publisher(settings, sweep, search, listeners, clock)
         self._jobs: list[Watched] = []
-        self._finished: Finished | None = None
-        self._is_exhausted = False
+        self._choice = Chooser(settings, sweep, search, self._submitter, self._publisher, clock, self._jobs)
+        self._is_restored = False
         self._stopped_by_failures = False
-        self._may_ask = True  # something happened since the search last had nothing to propose
         self._pause = settings.poll_seconds[0]
 
     def run(self) -> ExitCode:
@@ -89,6 +88,7 @@ class Controller:
         plan = getattr(self._search, "plan", None)
         if plan is not None:
             self._jobs += self._submitter.plan(plan(), self._jobs)
+        self._is_restored = True
         self._publisher.publish(self._jobs, is_change=True)
 
     def _catch_up_clock(self) -> None:
@@ -102,7 +102,7 @@ class Controller:
         records = [w.record for w in self._jobs]
         again = failures.to_run_again(records, was_stopped=was_stopped)
         is_planned = hasattr(self._search, "plan")
-        if is_planned and self._over_budget() is None:
+        if is_planned and self._choice.over_budget() is None:
             again += [r for r in records if r.outcome is Outcome.STOPPED and r.reason == BUDGET]
         for record in again:
             record.reopen()
@@ -119,7 +119,7 @@ class Controller:
         for watched, ending in news.ended:
             self._conclude(watched, ending)
         if news.evaluated or news.ended:
-            self._may_ask = True
+            self._choice.may_ask = True
             self._pause = self._settings.poll_seconds[0]
         self._cancel_on_request()
         self._stop_hopeless(news)
@@ -136,12 +136,7 @@ class Controller:
     def _is_waiting(self, watched: Watched) -> bool:
         """Planned and still to be submitted."""
         is_planned = not watched.record.is_final and not watched.record.is_submitted
-        return is_planned and not self._stopped_by_failures and self._has_budget_for(watched)
-
-    def _has_budget_for(self, watched: Watched | None) -> bool:
-        """None: for a new job. A job that was submitted before counts already."""
-        is_new = watched is None or not watched.record.submissions
-        return self._over_budget() is None and not (is_new and self._has_no_job_left())
+        return is_planned and not self._stopped_by_failures and self._choice.has_budget_for(watched)
 
     def _conclude(self, watched: Watched, ending: Classification) -> None:
         record, job_id = watched.record, watched.record.job.job_id
@@ -187,7 +182,7 @@ class Controller:
         for watched in asked:
             if not watched.record.is_submitted or watched.record.stop is not None or watched.curve is None:
                 continue
-            observations = observations or self._observations()
+            observations = observations or self._choice.observations()
             reason = self._search.stop(watched.observation(), observations)
             if reason is not None:
                 self._stop(watched, reason)
@@ -215,26 +210,15 @@ class Controller:
 
     def _enforce_limits(self) -> None:
         self._cancel_disobedient()
-        limit = self._over_budget()
+        limit = self._choice.over_budget()
         if limit is not None:
             for watched in self._jobs:
                 if watched.record.is_submitted and watched.record.stop is None:
-                    self._exhaust(limit)
+                    self._choice.exhaust(limit)
                     self._stop(watched, BUDGET)
         common = failures.common_failure(self._jobs, self._settings.max_failures)
         if common is not None and not self._stopped_by_failures:
             self._give_up(common)
-
-    def _exhaust(self, limit: str | None = None) -> None:
-        """A budget keeps something from being done."""
-        if not self._is_exhausted:
-            limit = limit or self._over_budget() or f"budget.jobs={self._settings.budget.jobs} is used up"
-            self._publisher.event("budget", explanation=limit)
-        self._is_exhausted = True
-
-    def _over_budget(self) -> str | None:
-        elapsed = self._publisher.elapsed_seconds
-        return spent(self._jobs, self._settings, elapsed).exceeded(self._settings.budget)
 
     def _cancel_disobedient(self) -> None:
         """A queued job cannot obey, and one that is stuck does not."""
@@ -266,7 +250,7 @@ class Controller:
             self._sweep.save_job(watched.record)
 
     def _has_nothing_to_propose(self) -> bool:
-        return isinstance(self._search.propose(self._observations()), Finished)
+        return isinstance(self._search.propose(self._choice.observations()), Finished)
 
     # Refilling
 
@@ -274,10 +258,10 @@ class Controller:
         """Fill every free slot: planned jobs first, then what the search proposes."""
         self._reconcile()
         while self._has_free_slot() and not self._stopped_by_failures:
-            found = self._next()
+            found = self._choice.next()
             if found is None:
                 return
-            if not self._skip_if_too_large(found):
+            if not self._choice.skip_if_too_large(found):
                 self._submit(found)
 
     def _reconcile(self) -> None:
@@ -290,81 +274,13 @@ class Controller:
     def _has_free_slot(self) -> bool:
         return sum(w.holds_slot for w in self._jobs) < self._executor.slots and not self._submitter.is_busy
 
-    def _has_no_job_left(self) -> bool:
-        return spent(self._jobs, self._settings, 0.0).has_no_job_left(self._settings.budget)
-
     def _submit(self, watched: Watched) -> None:
         job = watched.record.job
         number = len(watched.record.submissions) + 1
         self._publisher.event("submit", job=job.job_id, submission=number, explanation=job.explanation)
         self._note_failure(watched, self._submitter.submit(watched))
-        self._may_ask = True
+        self._choice.may_ask = True
         self._pause = self._settings.poll_seconds[0]
-
-    def _next(self) -> Watched | None:
-        """What to submit next, None for nothing now."""
-        waiting = [w for w in self._jobs if not w.record.is_final and not w.record.is_submitted]
-        if waiting:
-            found = min(waiting, key=lambda w: (not w.record.submissions, w.record.job.index))
-            if self._has_budget_for(found):
-                return found
-            self._exhaust()
-            return None
-        if not self._may_ask:
-            return None
-        answer = self._search.propose(self._observations())
-        if isinstance(answer, Proposal):
-            if self._over_budget() is None and (answer.resume is not None or not self._has_no_job_left()):
-                return self._accept(answer)
-            self._exhaust()
-            self._may_ask = False
-            return None
-        self._may_ask = False
-        if answer is None and not any(w.holds_slot for w in self._jobs):
-            answer = Finished("the search proposes nothing although nothing runs", complete=False)
-        self._finished = answer
-        return None
-
-    def _accept(self, proposal: Proposal) -> Watched | None:
-        """A new job, or a stopped one to be continued. One that exists already ends the search: it would ask
-        for ever."""
-        if proposal.resume is not None:
-            found = next(w for w in self._jobs if w.record.job.job_id == proposal.resume)
-            found.record.reopen()
-            self._sweep.save_job(found.record)
-            self._publisher.event("continue", job=proposal.resume, explanation=proposal.explanation)
-            return found
-        planned = self._submitter.plan([proposal], self._jobs)
-        self._jobs += planned
-        if not planned:
-            self._may_ask = False
-            self._finished = Finished(
-                f"the search proposed {proposal.point} seed {proposal.seed} again", complete=False
-            )
-            return None
-        return planned[0]
-
-    def _skip_if_too_large(self, watched: Watched) -> bool:
-        """Larger than a batch size that is known not to fit: infeasible without running."""
-        known = [
-            w.record
-            for w in self._jobs
-            if larger_is_infeasible(w.record, oom_host_counts=self._settings.oom_host_skips_larger)
-        ]
-        smallest = min(known, key=lambda r: r.job.point, default=None)
-        record = watched.record
-        if smallest is None or record.job.point.batch_size < smallest.job.point.batch_size:
-            return False
-        message = f"skipped: known OOM at {smallest.job.point.batch_size}"
-        record.finish(Outcome.INFEASIBLE, smallest.reason, message, self._clock.now())
-        record.is_skipped = True
-        self._sweep.save_job(record)
-        self._publisher.event("skip", job=record.job.job_id, message=message)
-        self._may_ask = True
-        return True
-
-    def _observations(self) -> list[JobObservation]:
-        return [w.observation() for w in self._jobs]
 
     # Ending
 
@@ -373,19 +289,19 @@ class Controller:
         if self._stopped_by_failures:
             status, code = "interrupted", ExitCode.FAILED
         else:
-            status = "exhausted" if self._is_exhausted or not self._is_complete() else "complete"
+            status = "exhausted" if self._choice.is_exhausted or not self._is_complete() else "complete"
             all_failed = bool(run) and all(r.outcome is Outcome.FAILED for r in run)
             code = ExitCode.FAILED if all_failed else ExitCode.OK
-        explanation = self._finished.explanation if self._finished is not None else ""
+        explanation = self._choice.finished.explanation if self._choice.finished is not None else ""
         self._publisher.finish(self._jobs, status, code, explanation)
         return code
 
     def _is_complete(self) -> bool:
-        return self._finished is not None and self._finished.complete
+        return self._choice.finished is not None and self._choice.finished.complete
 
     def _interrupted(self) -> ExitCode:
-        running = sum(w.record.is_submitted for w in self._jobs)
-        self._publisher.interrupt(self._jobs, running)
+        if self._is_restored:  # else the files say more than is known here
+            self._publisher.interrupt(self._jobs, sum(w.record.is_submitted for w in self._jobs))
         return ExitCode.INTERRUPTED
 
 

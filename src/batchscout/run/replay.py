@@ -227,13 +227,20 @@ class _Replay:
             yield self._event("resume", from_updates=self._done["updates"])
         if self._job["updates_limit"] is None:
             yield from self._evaluations()
-            reason = {Outcome.INFEASIBLE: "oom_gpu"}.get(self._cell.outcome, "recorded")
-            yield self._event("end", outcome=self._cell.outcome.value, reason=reason, message="")
+            yield self._recorded_end()
         elif not self._cell.evaluations:
             yield self._event("end", outcome=Outcome.INFEASIBLE.value, reason="oom_gpu", message="")
         else:
             yield from self._probe(self._job["updates_limit"])
             yield self._event("end", outcome=Outcome.CAPPED.value, reason="updates", message="probed")
+
+    def _recorded_end(self) -> Event:
+        outcome, reason = self._cell.outcome, "recorded"
+        if outcome is Outcome.INFEASIBLE:
+            reason = "oom_gpu"
+        if outcome is Outcome.STOPPED and self.evaluations_before == self._cell.evaluations:
+            outcome = Outcome.CAPPED  # gone on with where the recording ends: it cannot go on a second time
+        return self._event("end", outcome=outcome.value, reason=reason, message="")
 
     def _identity(self) -> Event:
         job, config = self._job, self._job["config"]
