@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from batchscout.errors import TrainerError
 from batchscout.train.policy_gradient.adam import Adam
+from batchscout.train.policy_gradient.distributed import ALONE, Ranks
 from batchscout.train.policy_gradient.loss import clipped_objective, completion_logprobs
 from batchscout.train.policy_gradient.model import Transformer
 from batchscout.train.policy_gradient.parameters import FlatParameters
@@ -41,10 +43,15 @@ class NoiseScaleNorms:
 
 
 class Learner:
-    """Adam on the clipped objective of one model."""
+    """Adam on the clipped objective of one model, on one rank or several."""
 
-    def __init__(self, model: Transformer, settings: LearningSettings) -> None:
-        self.model, self.settings = model, settings
+    def __init__(self, model: Transformer, settings: LearningSettings, ranks: Ranks = ALONE) -> None:
+        self.model, self.settings, self.ranks = model, settings, ranks
+        if ranks.size > 1 and (settings.mini_batch_size % settings.group_size or settings.noise_scale_every):
+            raise TrainerError(
+                f"on {ranks.size} ranks a mini-batch must be whole groups (mini_batch_size="
+                f"{settings.mini_batch_size}, group_size={settings.group_size}) and noise_scale_every 0"
+            )
         self.parameters = FlatParameters(model)
         self.optimizer = Adam(self.parameters.vector, settings.betas)
 
@@ -53,30 +60,45 @@ class Learner:
     ) -> dict[str, float]:
         """Learn from a whole batch, mini-batch after mini-batch.
 
-        advantages  (batch_size,)
+        rollouts    this rank's share of each mini-batch, one after the other (alone: the batch)
+        advantages  (n,) of them
         samples     rollouts trained on before this update; it sets the lr during warm-up
         updates     updates before this one; it decides whether squared gradient norms are measured
         Returns     metrics of the update; ``gradient_norm`` of its last step, before clipping
         """
         every, mini = self.settings.noise_scale_every, self.settings.mini_batch_size
         metrics: dict[str, float] = {}
-        for start in range(0, self.settings.batch_size, mini):
-            part, part_advantages = rollouts.slice(start, start + mini), advantages[start : start + mini]
+        own = self._own_share(mini)
+        for number, start in enumerate(range(0, self.settings.batch_size, mini)):
+            here = slice(number * own, (number + 1) * own)
+            part, part_advantages = rollouts.slice(here.start, here.stop), advantages[here]
             if start == 0 and every and updates % every == 0 and mini > self.settings.group_size:
                 metrics.update(self.gradient_by_groups(part, part_advantages).metrics())
             else:
-                self.gradient(part, part_advantages)
+                self.gradient(part, part_advantages, mini_batch_size=mini)
+                self.ranks.sum(self.parameters.gradient)
             lr = warmed_up_lr(self.settings.lr, samples + start + mini, self.settings.lr_warmup_samples)
             metrics["gradient_norm"] = self.step(lr)
         return metrics
 
-    def gradient(self, rollouts: Rollouts, advantages: Tensor) -> None:
-        """Leave the gradient of minus the mean objective of ``rollouts`` in the parameters, pass by pass."""
+    def _own_share(self, mini_batch_size: int) -> int:
+        """Rollouts of each mini-batch that lie on this rank."""
+        if self.ranks.size == 1:
+            return mini_batch_size
+        share = self.ranks.share(mini_batch_size // self.settings.group_size)
+        return int(share.stop - share.start) * self.settings.group_size
+
+    def gradient(self, rollouts: Rollouts, advantages: Tensor, *, mini_batch_size: int | None = None) -> None:
+        """Leave the gradient of minus the mean objective of ``rollouts`` in the parameters, pass by pass.
+
+        mini_batch_size  rollouts that the mean is over, where other ranks hold the rest
+        """
         self.parameters.zero_gradient()
         n, micro = len(rollouts.tokens), self.settings.micro_batch_size
         for start in range(0, n, micro):
             stop = min(n, start + micro)
-            self._accumulate(rollouts.slice(start, stop), advantages[start:stop], n)
+            part = rollouts.slice(start, stop)
+            self._accumulate(part, advantages[start:stop], mini_batch_size or n)
 
     def gradient_by_groups(self, rollouts: Rollouts, advantages: Tensor) -> NoiseScaleNorms:
         """As ``gradient``, one group a pass, which is slow but shows every group's own gradient."""

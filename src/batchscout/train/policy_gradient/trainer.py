@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batchscout.errors import InfeasibleError
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.reporter import Reporter
 from batchscout.train.policy_gradient.advantage import advantages
 from batchscout.train.policy_gradient.checkpoint import load_checkpoint, save_checkpoint
+from batchscout.train.policy_gradient.distributed import Ranks
 from batchscout.train.policy_gradient.evaluation import greedy_score
 from batchscout.train.policy_gradient.imitation import load_start
 from batchscout.train.policy_gradient.learner import Learner
@@ -44,6 +46,7 @@ def train(config: Mapping[str, Any], reporter: Reporter) -> None:
     job.run(reporter)
     warn_of_long_warmup(reporter, job.settings.lr_warmup_samples)
     reporter.end()
+    job.ranks.close()
 
 
 def warn_of_long_warmup(reporter: Reporter, warmup_samples: int) -> None:
@@ -59,23 +62,28 @@ class PolicyGradientJob:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.settings = LearningSettings.from_job(config)
-        self.device = device_for(config["trainer"].get("device"))
+        device = device_for(config["trainer"].get("device"))
+        self.ranks = Ranks.join(device)
+        self.device = self.ranks.device(device)
         self.task = make_task(config["task"], device=str(self.device))
         self.evaluation_prompts: int = config["evaluation"]["prompts"]
         check_prompts(self.evaluation_prompts, len(self.task.held_out))
         self.model = model_for(config["model"], self.task)
         load_start(self.model, start_of(config))
-        self.learner = Learner(self.model.to(self.device), self.settings)
+        self.learner = Learner(self.model.to(self.device), self.settings, self.ranks)
         self.sampler = Sampler(
             self.task.completion_tokens,
             self.task.end,
             temperature=self.settings.temperature,
             micro_batch_size=config["trainer"].get("sampling_micro_batch_size") or 1024,
         )
+        self.own_groups = own_groups(self.settings, self.ranks)
         # Apart, so that the order of the prompts does not depend on how many random numbers sampling used.
         self.generators = {
             "prompts": torch.Generator().manual_seed(config["seed"]),
-            "sampling": torch.Generator(self.device).manual_seed(config["seed"] + 1_000_003),
+            "sampling": torch.Generator(self.device).manual_seed(
+                config["seed"] + 1_000_003 * (1 + self.ranks.rank)
+            ),
         }
 
     def run(self, reporter: Reporter) -> None:
@@ -106,6 +114,7 @@ class PolicyGradientJob:
         with reporter.sampling():
             rollouts = self.sample()
             self.wait_for_device()
+            self.ranks.wait()
         with reporter.reward():
             rewards = self.task.reward(
                 rollouts.prompts.repeat_interleave(rollouts.group_size, 0), rollouts.tokens
@@ -118,23 +127,35 @@ class PolicyGradientJob:
             )
             is_finite = self.learner.is_finite()
             self.wait_for_device()
-        tokens = int(rollouts.mask.sum())
+        tokens, metrics_of_rewards = self.totals(rollouts, rewards)
         reporter.end_update(
             samples=self.settings.batch_size,
             generated_samples=self.settings.batch_size,
             generated_tokens=tokens,
             trained_tokens=tokens,
-            metrics={**metrics, **reward_metrics(rewards, rollouts.group_size)},
+            metrics={**metrics, **metrics_of_rewards},
         )
         if not is_finite:
             reporter.diverged("a parameter is no longer finite")
 
     def sample(self) -> Rollouts:
-        """The batch of the next update: prompts drawn with replacement, ``group_size`` completions each."""
+        """This rank's part of the next batch: prompts drawn with replacement, ``group_size`` completions
+        each."""
         count = self.settings.batch_size // self.settings.group_size
         chosen = torch.randint(len(self.task.prompts), (count,), generator=self.generators["prompts"])
-        prompts = self.task.prompts[chosen.to(self.device)]
+        prompts = self.task.prompts[chosen[self.own_groups].to(self.device)]
         return self.sampler.sample(self.model, prompts, self.settings.group_size, self.generators["sampling"])
+
+    def totals(self, rollouts: Rollouts, rewards: Tensor) -> tuple[int, dict[str, float]]:
+        """Tokens and reward metrics of the whole batch, whichever ranks hold it."""
+        groups = rewards.view(-1, rollouts.group_size)
+        differing = (groups != groups[:, :1]).any(1).sum()
+        sums = torch.stack([rollouts.mask.sum(), rewards.sum(), differing]).double()
+        self.ranks.sum(sums)
+        tokens, reward, signal = sums.tolist()
+        batch = self.settings.batch_size
+        share = signal * self.settings.group_size / batch
+        return int(tokens), {"reward": reward / batch, "groups_with_signal": share}
 
     def wait_for_device(self) -> None:
         """Let queued kernels end, so that their time falls into the phase that queued them."""
@@ -148,15 +169,21 @@ def start_of(config: Mapping[str, Any]) -> WarmStart:
     return WarmStart(Path(chosen["path"]), chosen["sha256"]) if chosen else warm_start(config)
 
 
+def own_groups(settings: LearningSettings, ranks: Ranks) -> Tensor:
+    """Which groups of a batch this rank samples. Raises InfeasibleError where a rank would get none."""
+    groups = settings.batch_size // settings.group_size
+    if ranks.size == 1:
+        return torch.arange(groups)
+    per_mini_batch = settings.mini_batch_size // settings.group_size
+    if per_mini_batch < ranks.size:
+        size = ranks.size * settings.group_size
+        message = f"{ranks.size} ranks need mini_batch_size ≥ {size}, not {settings.mini_batch_size}"
+        raise InfeasibleError("arithmetic", message)
+    return torch.tensor(ranks.chosen(groups, per_mini_batch))
+
+
 def device_for(asked: str | None) -> torch.device:
     """The device named by ``trainer.device``; where it is null or auto, a CUDA device if there is one."""
     if asked in (None, "auto"):
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(asked)
-
-
-def reward_metrics(rewards: Tensor, group_size: int) -> dict[str, float]:
-    """Mean reward, and the share of groups whose rewards differ: the others have no gradient."""
-    groups = rewards.view(-1, group_size)
-    differing = (groups != groups[:, :1]).any(1).float().mean()
-    return {"reward": float(rewards.mean()), "groups_with_signal": float(differing)}
