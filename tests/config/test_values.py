@@ -42,6 +42,7 @@ TABLE = [
     ({"hardware": {"time_limit": "1:3x"}}, "hardware.time_limit=1:3x must be minutes or [D-]H:M:S"),
     ({"hardware": {"gpus": 3, "nodes": 2}}, "hardware.gpus=3 must be a multiple of hardware.nodes × hardware.tasks = 2"),
     ({"search": {"name": "tpee"}}, "search=tpee is not known; did you mean search=tpe?"),
+    ({"search": {"name": "time_to_target", "stops_jobs": False}}, "search.stops_jobs=false is for search=tpe, gp or random"),
     ({"search": {"name": "mine", "function": "mine.Search"}}, "search.function=mine.Search must look like package.module:function"),
     ({"trainer": {"function": "train"}}, "trainer.function=train must look like package.module:function"),
     ({"tracking": {"name": "server"}}, "tracking.uri=null must name the server"),

@@ -37,8 +37,8 @@ def test_without_lists_the_default_search_is_meant(sweep):
 
 def test_a_sweep_file_is_a_multirun_without_m_and_typed_lists_replace_its_own(sweep):
     assert "search, search=" in line(dry(sweep, "sweep=search"), "sweep ")
-    text = dry(sweep, "-m", "sweep=search", "batch_size=64,128", "lr=1e-4")
-    assert line(text, "jobs ") == "jobs       at most 4, from 2 points × 2 seeds"
+    text = dry(sweep, "-m", "sweep=search", "batch_size=64,128", "lr=1e-4")  # each batch size is probed too
+    assert line(text, "jobs ") == "jobs       at most 6, from 2 points × 2 seeds"
 
 
 def test_ranges_intervals_and_seeds_may_be_listed(sweep):

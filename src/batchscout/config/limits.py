@@ -96,6 +96,10 @@ def _check_lr_rule(config: SweepConfig) -> None:
 def _check_search(config: SweepConfig) -> None:
     if config.search.name not in SEARCHES and config.search.function is None:
         raise unknown_choice("search", config.search.name, SEARCHES)
+    if config.search.name == "time_to_target" and not config.search.stops_jobs:
+        raise ConfigError(
+            "search.stops_jobs", "false", "is for search=tpe, gp or random; this one must stop jobs"
+        )
     for name, path in (
         ("search.function", config.search.function),
         ("trainer.function", config.trainer.function or None),
