@@ -31,6 +31,7 @@ class JobRecord:
     top, last   highest pair mean and last pair mean of the unbinned scores (one value if there is but one)
     ln_crossing ln of the samples at which a reached job first passed the target, else None
     is_done     the job cannot be continued
+    weight      of its evidence on the law: less than 1 where it may come from another world
     """
 
     key: tuple[object, ...]
@@ -48,6 +49,7 @@ class JobRecord:
     is_done: bool
     updates: int
     seconds: float
+    weight: float = 1.0
 
     @property
     def evaluations(self) -> int:
