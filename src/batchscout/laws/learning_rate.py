@@ -24,6 +24,8 @@ from batchscout.laws.observations import Array, Interval, Observations, observat
 from batchscout.laws.regression import Regression, regress
 
 WINDOW = 3.0
+FAR = 1000.0
+"""A parabola's lowest point further than this factor beyond the lrs tried is no optimum but a slope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,9 @@ def fit_learning_rate(
     main = terms.fit(*terms.power_law())
     first = len(terms.sizes)
     curvature = float(main.coefficients[first])
-    if curvature <= 0:
+    centre = -float(main.coefficients[first + 1]) / (2 * curvature) if curvature > 0 else np.inf
+    if not terms.is_near(centre):
         raise LawError("S has no minimum over lr near its best; try smaller and larger learning rates")
-    centre = -float(main.coefficients[first + 1]) / (2 * curvature)
     exponent = -float(main.coefficients[first + 2]) / (2 * curvature) if len(terms.sizes) > 1 else None
     by_batch = _by_batch(terms, level, b, rate, rows)
     residual = terms.rows.middle - terms.design(*terms.power_law()) @ main.coefficients
@@ -162,6 +164,10 @@ class _Terms:
         self.middle = float(log_lr.mean())
         self.x, self.t = log_lr - self.middle, np.log(b / self.reference)
         self.levels = (b[:, None] == self.sizes).astype(np.float64)
+
+    def is_near(self, x: float) -> bool:
+        """Whether a centred log lr lies within a factor of FAR of those tried."""
+        return bool(self.x.min() - np.log(FAR) <= x <= self.x.max() + np.log(FAR))
 
     def design(self, *columns: Array) -> Array:
         return np.column_stack([self.levels, *columns])
@@ -251,14 +257,18 @@ def _median(rows: Observations, here: NDArray[np.bool_]) -> float:
     return float(np.median(np.where(np.isfinite(rows.upper[here]), rows.middle[here], np.inf)))
 
 
-def _vertex(terms: _Terms, fit: Regression, k: int, c: int, level: float) -> tuple[float, Interval]:
-    """exp(−c/2κ) and its interval by propagation of errors."""
+def _vertex(terms: _Terms, fit: Regression, k: int, c: int, level: float) -> tuple[float | None, Interval]:
+    """exp(−c/2κ) and its interval by propagation of errors; None for what lies far beyond the lrs tried."""
     kappa, slope = fit.coefficients[k], fit.coefficients[c]
     gradient = np.array([slope / (2 * kappa**2), -1 / (2 * kappa)])
     error = float(np.sqrt(gradient @ fit.covariance[np.ix_([k, c], [k, c])] @ gradient))
     half = float(stats.t.ppf(0.5 + level / 2, fit.degrees_of_freedom)) * error
-    centre = float(-slope / (2 * kappa)) + terms.middle
-    return float(np.exp(centre)), (float(np.exp(centre - half)), float(np.exp(centre + half)))
+    centre = float(-slope / (2 * kappa))
+    lr, low, high = (
+        float(np.exp(x + terms.middle)) if terms.is_near(x) else None
+        for x in (centre, centre - half, centre + half)
+    )
+    return lr, (low, high)
 
 
 def _rules(terms: _Terms) -> tuple[RuleComparison, ...]:
