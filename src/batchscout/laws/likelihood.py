@@ -124,7 +124,7 @@ def _derivatives(rows: Observations, offsets: Array, alpha: Array, h: Array) -> 
             ends.append((z, np.where(finite, q * r, 0.0), np.where(finite, q, 0.0)))
         (zl, rl, ql), (zu, ru, qu) = ends
         log_p = log_probability(zl, zu)
-        fl, fu = (np.exp(np.minimum(-0.5 * z**2 - _HALF_LOG_2PI - log_p, 600)) for z in (zl, zu))
+        fl, fu = (np.exp(np.minimum(-0.5 * z**2 - _HALF_LOG_2PI - log_p, 200)) for z in (zl, zu))
         kl, ku = (np.where(np.isfinite(z), z, 0.0) * f for z, f in ((zl, fl), (zu, fu)))
         a, b = -fu * qu + fl * ql, fu * ru - fl * rl
         value += log_p.sum(1)

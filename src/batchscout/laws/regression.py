@@ -98,7 +98,7 @@ def _terms(rows: Observations, design: Array, theta: Array) -> tuple[float, Arra
     d_high = np.column_stack([-root[:, None] * design, root * _finite(rows.upper)])
     f_low, f_high = (
         np.where(
-            exact | ~finite, 0.0, np.exp(np.minimum(-0.5 * _finite(end) ** 2 - _HALF_LOG_2PI - log_p, 600))
+            exact | ~finite, 0.0, np.exp(np.minimum(-0.5 * _finite(end) ** 2 - _HALF_LOG_2PI - log_p, 200))
         )
         for end, finite in ((low, low_finite), (high, high_finite))
     )
