@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -47,7 +48,7 @@ class Scenario:
     times: int = 5
     gap: tuple[float, float] = (0.5, 3.0)
     hardware: str = "dev_gpu_a"
-    overrides: tuple[str, ...] = ("batch_size=32,64,128",)
+    overrides: tuple[str, ...] = ("batch_size=32,64,128", "seeds=2")
     options: tuple[str, ...] = ()
     all_expected: tuple[str, str | None] | None = None
     counts: str = "strikes"
@@ -202,14 +203,14 @@ def full_disk(scene: Scene) -> bool:
     if victim is None:
         return False
     attempts = scene.trial.directory / "jobs" / victim.job_id / "attempts"
+    if not attempts.is_mount():  # never the disk of this machine
+        return False
     filler = attempts / "filler"
-    with filler.open("wb") as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-                file.flush()
-        except OSError:
+    descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while os.write(descriptor, b"x" * 4096):
             pass
+    os.close(descriptor)
     time.sleep(scene.random.uniform(1, 4))
     filler.unlink()
     return True
@@ -218,8 +219,8 @@ def full_disk(scene: Scene) -> bool:
 def prepare_disks(scene: Scene) -> None:
     """A small file system of its own for each job's attempts."""
     for batch_size in (32, 64, 128):
-        for lr in ("0.0003", "0.0006"):
-            attempts = scene.trial.directory / "jobs" / f"b{batch_size}-lr{lr}-s0" / "attempts"
+        for name in (f"lr{lr}-s{seed}" for lr in ("0.0003", "0.0006") for seed in (0, 1)):
+            attempts = scene.trial.directory / "jobs" / f"b{batch_size}-{name}" / "attempts"
             attempts.mkdir(parents=True)
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", str(attempts)], check=True)
             scene.undo.append(lambda path=attempts: unmount(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm.conftest import ROOT, DevCluster, ExecutorMaker
-from tests.slurm.test_sweeps import COMMON, Sweep, assert_complete
+from tests.slurm.sweeps import COMMON, Sweep, assert_complete
 from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_until_ended
 
 from batchscout.clock import RealClock

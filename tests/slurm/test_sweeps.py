@@ -8,92 +8,37 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.slurm.conftest import ROOT, DevCluster
+from tests.slurm.conftest import DevCluster
+from tests.slurm.sweeps import Sweep, assert_complete
 from tests.synthetic_jobs import events, wait_for
 
 pytestmark = pytest.mark.slurm
 
-# Two jobs of about 30 updates.
-COMMON = (
-    "trainer=synthetic", "tracking=none", "sweep=grid", "batch_size=64,128", "lr=3e-4",
-    "evaluation.samples=512", "target.score=0.7", "trainer.s_min=2000", "hardware.poll_seconds=2",
-)  # fmt: skip
+SweepMaker = Callable[..., Sweep]
 
 
-class Sweep:
-    """One `python sweep.py -m` with its directory."""
+@pytest.fixture
+def make_sweep(cluster: DevCluster) -> Iterator[SweepMaker]:
+    """make_sweep(directory, "key=value", …); none of their controllers outlives the test."""
+    made: list[Sweep] = []
 
-    def __init__(self, directory: Path, cluster: DevCluster, *overrides: str) -> None:
-        self.directory = directory
-        self._command = [sys.executable, str(ROOT / "sweep.py"), "-m", *COMMON, *overrides]
-        self._command.append(f"hydra.sweep.dir={directory}")
-        self._environment = {**os.environ, "SLURM_CONF": str(cluster.conf)}
-        self.process: subprocess.Popen[str] | None = None
+    def make(directory: Path, *overrides: str) -> Sweep:
+        made.append(Sweep(directory, cluster, *overrides))
+        return made[-1]
 
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            self._command, cwd=self.directory.parent, env=self._environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
-
-    def kill(self) -> None:
-        """kill -9 of the controller."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.communicate()
-
-    def wait(self, seconds: float = 90) -> int:
-        assert self.process is not None
-        try:
-            self.output = self.process.communicate(timeout=seconds)[0]
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise AssertionError(f"no end within {seconds} s:\n{self.process.communicate()[0]}") from None
-        return self.process.returncode
-
-    def result(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((self.directory / "result.json").read_text())
-        return content
-
-    def job(self, job_id: str) -> Path:
-        return self.directory / "jobs" / job_id
-
-    def slurm_id(self, job_id: str) -> str:
-        """Of the newest submission, once it is written down."""
-
-        def found() -> str | None:
-            path = self.job(job_id) / "job.json"
-            submissions = json.loads(path.read_text())["submissions"] if path.exists() else []
-            return submissions[-1]["handle"] if submissions else None
-
-        return str(wait_for(found, 40))
-
-    def wait_for_updates(self, job_id: str, updates: int) -> None:
-        def has() -> bool:
-            found = events(self.job(job_id))
-            return bool(found) and [e["event"] for e in found[-1]].count("update") >= updates
-
-        wait_for(has, 60)
+    yield make
+    for sweep in made:
+        sweep.kill()
 
 
-def assert_complete(sweep: Sweep, jobs: int = 2) -> dict[str, Any]:
-    """Every job reached the target once, and nothing ran twice along its surviving trajectory."""
-    result = sweep.result()
-    assert result["status"] == "complete"
-    assert [row["outcome"] for row in result["jobs"]] == ["reached"] * jobs
-    assert len({row["id"] for row in result["jobs"]}) == jobs
-    for row in result["jobs"]:
-        ends = [e["outcome"] for a in events(sweep.job(row["id"])) for e in a if e["event"] == "end"]
-        assert ends.count("reached") == 1
-    return result
-
-
-def test_two_sweeps_at_once_run_on_their_own_partitions(cluster: DevCluster, tmp_path: Path) -> None:
-    sweeps = {x: Sweep(tmp_path / x, cluster, f"hardware=dev_gpu_{x}") for x in ("a", "b")}
+def test_two_sweeps_at_once_run_on_their_own_partitions(
+    make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
+) -> None:
+    sweeps = {x: make_sweep(tmp_path / x, f"hardware=dev_gpu_{x}") for x in ("a", "b")}
     for sweep in sweeps.values():
         sweep.start()
     for sweep in sweeps.values():
@@ -113,10 +58,10 @@ def test_two_sweeps_at_once_run_on_their_own_partitions(cluster: DevCluster, tmp
 
 
 def test_a_sweep_survives_preemption_requeue_and_kill_of_its_controller(
-    cluster: DevCluster, tmp_path: Path
+    make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
 ) -> None:
     job = "b64-lr0.0003-s0"
-    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_preemptible", "trainer.time_scale=6")
+    sweep = make_sweep(tmp_path / "s", "hardware=dev_preemptible", "trainer.time_scale=6")
     sweep.start()
     sweep.wait_for_updates(job, 3)
     sweep.kill()
@@ -143,8 +88,10 @@ def test_a_sweep_survives_preemption_requeue_and_kill_of_its_controller(
     assert len(submitted) == 2, "two jobs, two submissions"
 
 
-def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(cluster: DevCluster, tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_gpu_b", "trainer.time_scale=3")
+def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(
+    make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
+) -> None:
+    sweep = make_sweep(tmp_path / "s", "hardware=dev_gpu_b", "trainer.time_scale=3")
     sweep.start()
     sweep.wait_for_updates("b128-lr0.0003-s0", 1)
     assert sweep.process is not None
@@ -158,9 +105,11 @@ def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(cluster: DevClu
     assert {row["attempts"] for row in assert_complete(sweep)["jobs"]} == {1}
 
 
-def test_verbs_work_from_another_shell_without_a_controller(cluster: DevCluster, tmp_path: Path) -> None:
+def test_verbs_work_from_another_shell_without_a_controller(
+    make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
+) -> None:
     job, other = "b64-lr0.0003-s0", "b128-lr0.0003-s0"
-    sweep = Sweep(tmp_path / "s", cluster, "hardware=dev_gpu_b", "trainer.time_scale=16")
+    sweep = make_sweep(tmp_path / "s", "hardware=dev_gpu_b", "trainer.time_scale=10")
     sweep.start()
     sweep.wait_for_updates(job, 2)
     sweep.kill()
