@@ -81,6 +81,14 @@ def test_sacct_says_how_a_forgotten_job_ended_and_nothing_of_running_ones() -> N
     }
 
 
+@pytest.mark.parametrize(
+    "reason", ["launch failed requeued held", "launch_failed_requeued_held", "JobHoldMaxRequeue"]
+)
+def test_a_job_that_slurm_itself_holds_is_told_from_one_that_a_person_holds(reason: str) -> None:
+    assert parse_squeue(row("7", "PENDING", reason=reason, restarts=1))["7"].is_held_after_failed_launch
+    assert not parse_squeue(row("7", "PENDING", reason="JobHeldUser"))["7"].is_held_after_failed_launch
+
+
 def test_a_quiet_queue_is_asked_down_to_every_15_seconds_and_a_change_brings_it_back() -> None:
     clock, slurm = VirtualClock(1000.0), FakeSlurm(squeue=row("7", "RUNNING"))
     asked = queue(slurm, clock)

@@ -146,16 +146,19 @@ class SlurmExecutor:
         return [r for i, n in wanted.items() if (r := self.queue.rows.get(i)) is not None and r.name == n]
 
     def _start_requeued(self, wanted: Mapping[str, str]) -> None:
-        """Spare requeued jobs the two minutes for which Slurm would keep them, once each time."""
-        waiting = [
-            r
-            for r in self._ours(wanted)
-            if r.waits_for_nothing and (r.slurm_id, r.restarts) not in self._released
-        ]
+        """Let go what Slurm keeps back although nothing is wrong with it, once for each restart.
+
+        Requeued jobs, for two minutes; jobs that a node failed to start, for ever.
+        """
+        rows = [r for r in self._ours(wanted) if (r.slurm_id, r.restarts) not in self._released]
+        waiting = [r for r in rows if r.waits_for_nothing]
+        held = [r for r in rows if r.is_held_after_failed_launch]
         if waiting:
             ids = ",".join(r.slurm_id for r in waiting)
             self.slurm.query("scontrol", "update", f"jobid={ids}", "StartTime=now")
-            self._released |= {(r.slurm_id, r.restarts) for r in waiting}
+        if held:
+            self.slurm.query("scontrol", "release", ",".join(r.slurm_id for r in held))
+        self._released |= {(r.slurm_id, r.restarts) for r in (*waiting, *held)}
 
     def _cancel_duplicates(self, wanted: Mapping[str, str]) -> None:
         """A second live job of one name came from a submit whose answer was lost; the recorded one stays."""

@@ -18,6 +18,7 @@ PREEMPTED_SECONDS = 90.0
 """How long PREEMPTED may be a passing state, on its way back into the queue."""
 
 _FORMAT = "JobArrayID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,Name:"
+_HELD = r"launch.failed.requeued.held|JobHoldMaxRequeue"
 _ENDED = {
     "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
     "REVOKED",
@@ -47,6 +48,11 @@ class QueueRow:
     def waits_for_nothing(self) -> bool:
         """Requeued, and kept for two minutes only because Slurm lets old credentials expire first."""
         return self.state == "PENDING" and self.restarts > 0 and self.reason == "BeginTime"
+
+    @property
+    def is_held_after_failed_launch(self) -> bool:
+        """Held by Slurm itself because a node could not start it; nobody else will let it go."""
+        return self.state == "PENDING" and bool(re.search(_HELD, self.reason, re.IGNORECASE))
 
     def to_status(self) -> Status:
         node = self.node or None
