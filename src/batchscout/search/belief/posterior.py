@@ -244,7 +244,7 @@ class _LawDensity:
         self.log2_lr = np.array([p[1] for p in self.points])
         self.z0, self.size = evidence.shape.z[0], len(evidence.shape.z)
         self.jobs = np.arange(len(points))[None]
-        self.weight = np.array([r.weight for r in evidence.records])
+        self.counts_for = np.array([r.weight for r in evidence.records])
         self.mid = 0.5 * (np.log(NOISE_LEVELS[1:]) + np.log(NOISE_LEVELS[:-1]))
         self.flat = np.ascontiguousarray(evidence.table).reshape(-1)
         self.strides = np.array([np.prod(evidence.table.shape[i + 1 :]) for i in range(3)], int)
@@ -291,4 +291,4 @@ class _LawDensity:
         along = np.exp(low + share * (self.flat[base + 1] - low))
         odd, lost = self.odd[self.jobs, k], self.lost[self.jobs, k]
         each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
-        return np.asarray(power * (np.log(each) @ self.weight))
+        return np.asarray(power * (np.log(each) @ self.counts_for))
