@@ -88,6 +88,16 @@ def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     return value
 
 
+def wait_for_updates(job: Path, updates: int, attempt: int = 1) -> None:
+    """Until that attempt has made so many updates."""
+
+    def has() -> bool:
+        found = events(job) if (job / "attempts").exists() else []
+        return len(found) >= attempt and [e["event"] for e in found[attempt - 1]].count("update") >= updates
+
+    wait_for(has, 30)
+
+
 def wait_until_ended(executor: Executor, submission: Submission, seconds: float = 20.0) -> Status:
     def ended() -> Status | None:
         status = (executor.poll([submission]) or {}).get(submission.job_id)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.slurm.conftest import DevCluster, ExecutorMaker
-from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_until_ended
+from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_for_updates, wait_until_ended
 
 from batchscout.errors import LaunchError, SchedulerBusy
 from batchscout.run.classify import classify
@@ -21,16 +21,6 @@ from batchscout.run.log import newest_log
 from batchscout.run.snapshot import take_snapshot
 
 pytestmark = pytest.mark.slurm
-
-
-def wait_for_updates(job: Path, updates: int, attempt: int = 1) -> None:
-    """Until that attempt has made so many updates."""
-
-    def has() -> bool:
-        found = events(job) if (job / "attempts").exists() else []
-        return len(found) >= attempt and [e["event"] for e in found[attempt - 1]].count("update") >= updates
-
-    wait_for(has, 30)
 
 
 def submitted_names(cluster: DevCluster) -> list[str]:

@@ -62,6 +62,20 @@ class Chooser:
         self.finished = answer
         return None
 
+    def with_probes(self, first: Watched) -> list[Watched]:
+        """`first` and, if it is a probe, all others that are planned or proposed now."""
+        if first.record.job.kind != "probe":
+            return [first]
+        while self.may_ask and self.over_budget() is None and not self._has_no_job_left():
+            answer = self._search.propose(self.observations())
+            if not isinstance(answer, Proposal) or answer.kind != "probe" or answer.resume is not None:
+                break
+            if self._accept(answer) is None:
+                break
+        waiting = [w for w in self._jobs if not w.record.is_final and not w.record.is_submitted]
+        others = [w for w in waiting if w.record.job.kind == "probe" and w is not first]
+        return [first, *(w for w in others if not self.skip_if_too_large(w))]
+
     def _accept(self, proposal: Proposal) -> Watched | None:
         """A new job, or a stopped one to be continued. One that exists already ends the search: it would ask
         for ever."""

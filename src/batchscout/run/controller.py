@@ -272,13 +272,18 @@ class Controller:
                 self._note_failure(watched, self._submitter.reconcile(watched))
 
     def _has_free_slot(self) -> bool:
-        return sum(w.holds_slot for w in self._jobs) < self._executor.slots and not self._submitter.is_busy
+        held = {w.record.submissions[-1].name for w in self._jobs if w.holds_slot}
+        return len(held) < self._executor.slots and not self._submitter.is_busy
 
     def _submit(self, watched: Watched) -> None:
-        job = watched.record.job
-        number = len(watched.record.submissions) + 1
-        self._publisher.event("submit", job=job.job_id, submission=number, explanation=job.explanation)
-        self._note_failure(watched, self._submitter.submit(watched))
+        group = self._choice.with_probes(watched) if self._submitter.can_submit_together else [watched]
+        for one in group:
+            job, number = one.record.job, len(one.record.submissions) + 1
+            self._publisher.event("submit", job=job.job_id, submission=number, explanation=job.explanation)
+        is_together = len(group) > 1
+        reason = self._submitter.submit_together(group) if is_together else self._submitter.submit(watched)
+        for one in group:
+            self._note_failure(one, reason)
         self._choice.may_ask = True
         self._pause = self._settings.poll_seconds[0]
 

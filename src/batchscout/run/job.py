@@ -52,6 +52,7 @@ class Attempted:
     handle           "" where it is known only by its attempt: the scheduler has forgotten it
     attempts_before  attempts that the job's directory held: a later one belongs to this submission
     ended            when this submission was seen to have ended
+    is_shared        further jobs run in the same allocation, under the same name
     """
 
     name: str
@@ -62,6 +63,7 @@ class Attempted:
     ended: float | None = None
     outcome: str | None = None
     reason: str | None = None
+    is_shared: bool = False
 
     def submission(self, job_id: str) -> Submission | None:
         if not self.handle:

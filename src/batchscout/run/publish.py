@@ -15,6 +15,7 @@ from batchscout.run.result import Progress, build_result
 from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.run.sweep_directory import SweepDirectory
 from batchscout.run.watch import Watched
+from batchscout.search.grounded import grounded
 from batchscout.search.protocol import JobObservation, Recommendation, Search
 
 RESULT_SECONDS = 2.0
@@ -55,7 +56,7 @@ class Publisher:
             self._history = list(before["recommendations"])
             self._elapsed_before = self._elapsed(before, jobs)
         self.event("begin", jobs=len(jobs))
-        self._answer = self._search.recommend([w.observation() for w in jobs]) if jobs else None
+        self._answer = self._recommend([w.observation() for w in jobs]) if jobs else None
         ended = sum(w.record.is_final and not w.record.is_skipped for w in jobs)
         self._history += [self._entry(jobs) for _ in range(ended - len(self._history))]
         self._fit_laws([w.observation() for w in jobs], is_due=True)
@@ -87,7 +88,7 @@ class Publisher:
             seconds=watched.seconds,
         )
         observations = [w.observation() for w in jobs]
-        self._answer = self._search.recommend(observations)
+        self._answer = self._recommend(observations)
         self._history.append(self._entry(jobs))
         self._fit_laws(observations, is_due=self._display.perf() - self._fitted >= RESULT_SECONDS)
 
@@ -96,6 +97,12 @@ class Publisher:
         if is_due:
             self._laws = laws_of_jobs(observations, self._settings.context.target)
             self._fitted = self._display.perf()
+
+    def _recommend(
+        self, observations: Sequence[JobObservation], *, is_end: bool = False
+    ) -> Recommendation | None:
+        answer = self._search.recommend(observations)
+        return grounded(answer, observations, self._settings.context.target, is_end=is_end)
 
     def _entry(self, jobs: Sequence[Watched]) -> dict[str, Any]:
         answer = self._answer
@@ -128,7 +135,7 @@ class Publisher:
         """The sweep is over, for now or for good."""
         self._status = status
         observations = [w.observation() for w in jobs]
-        self._answer = self._search.recommend(observations)
+        self._answer = self._recommend(observations, is_end=True)
         self._fit_laws(observations, is_due=True)
         self.event("finish", status=status, exit_code=int(code), explanation=explanation)
         self._conclude(jobs)

@@ -8,7 +8,7 @@ job's directory, it never happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from batchscout.clock import Clock
@@ -84,29 +84,54 @@ class Submitter:
         record, job = watched.record, watched.record.job
         if not watched.view.attempts and self._snapshot is not None and job.snapshot != self._snapshot:
             record.job = replace(job, snapshot=self._snapshot)  # it has measured nothing yet: the newest code
-        clear_stop(watched.directory)
-        name = self._sweep.submission_name(job.job_id, len(record.submissions) + 1)
-        attempts = len(attempt_paths(watched.directory))
-        record.submissions.append(Attempted(name, intended=self._clock.now(), attempts_before=attempts))
-        self._sweep.save_job(record)
+        self._intend(watched, self._sweep.submission_name(job.job_id, len(record.submissions) + 1))
         return self._ask(watched)
 
-    def _ask(self, watched: Watched) -> str | None:
-        record, name = watched.record, watched.record.submissions[-1].name
+    def submit_together(self, group: Sequence[Watched]) -> str | None:
+        """Probes in one allocation, one after the other, so that they wait in the queue only once.
+
+        Returns  why they could not be submitted, as `submit`
+        """
+        first = group[0].record
+        name = self._sweep.submission_name(f"probes-{first.job.job_id}", len(first.submissions) + 1)
+        for watched in group:
+            self._intend(watched, name, is_shared=True)
+        return self._ask(*group)
+
+    @property
+    def can_submit_together(self) -> bool:
+        """Whether the executor runs several jobs in one allocation."""
+        return hasattr(self._executor, "submit_group")
+
+    def _intend(self, watched: Watched, name: str, *, is_shared: bool = False) -> None:
+        clear_stop(watched.directory)
+        attempts = len(attempt_paths(watched.directory))
+        watched.record.submissions.append(
+            Attempted(name, intended=self._clock.now(), attempts_before=attempts, is_shared=is_shared)
+        )
+        self._sweep.save_job(watched.record)
+
+    def _ask(self, *group: Watched) -> str | None:
+        name = group[0].record.submissions[-1].name
         try:
-            answer = self._executor.submit(watched.directory, name=name)
+            if len(group) > 1:
+                answer = self._executor.submit_group([w.directory for w in group], name=name)[0]  # type: ignore[attr-defined]
+            else:
+                answer = self._executor.submit(group[0].directory, name=name)
         except SchedulerBusy:
             self._leave_alone()
             return None  # the intent stands; `reconcile` finds out what became of it
         except LaunchError as error:
-            record.finish(Outcome.FAILED, "launch", str(error), self._clock.now())
-            self._sweep.save_job(record)
+            for watched in group:
+                watched.record.finish(Outcome.FAILED, "launch", str(error), self._clock.now())
+                self._sweep.save_job(watched.record)
             return str(error)
         self._busy_seconds = 0.0
-        record.update_current(handle=answer.handle, submitted=answer.submitted)
-        self._sweep.save_job(record)
-        watched.status, watched.ended_since, watched.absent_since = None, None, None
-        watched.last_news = self._clock.now()
+        for watched in group:
+            watched.record.update_current(handle=answer.handle, submitted=answer.submitted)
+            self._sweep.save_job(watched.record)
+            watched.status, watched.ended_since, watched.absent_since = None, None, None
+            watched.last_news = self._clock.now()
         return None
 
     def _leave_alone(self) -> None:
@@ -135,6 +160,8 @@ class Submitter:
             record.update_current(handle="", submitted=current.intended)
         elif self.is_busy:
             return None
+        elif current.is_shared:
+            record.submissions.pop()  # taken back: alone it would be another submission than was meant
         else:
             return self._ask(watched)
         watched.last_news = self._clock.now()

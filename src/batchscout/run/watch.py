@@ -109,14 +109,16 @@ class Watched:
 
     @property
     def queue_seconds(self) -> float:
-        """From each submission to its first attempt's allocation."""
+        """From each submission to its first attempt's allocation; jobs that share one share the wait
+        equally."""
         total, starts = 0.0, self.view.starts
         for submission in self.record.submissions:
             if submission.attempts_before < len(starts) and submission.submitted is not None:
                 start = starts[submission.attempts_before]
-                total += max(
-                    0.0, start["time"] - (start.get("startup_seconds") or 0.0) - submission.submitted
+                began = start.get("allocation_started") or start["time"] - (
+                    start.get("startup_seconds") or 0.0
                 )
+                total += max(0.0, began - submission.submitted) / (start.get("sharers") or 1)
         return total
 
     def observation(self) -> JobObservation:
@@ -250,6 +252,8 @@ class Watch:
 
     def _is_stuck(self, watched: Watched, now: float) -> bool:
         assert watched.running_since is not None
+        if watched.record.submissions[-1].is_shared and not watched.events:
+            return False  # its turn in the allocation has not come
         limit = max(
             SILENT_WATCHDOGS * self._settings.watchdog_seconds, SILENT_GAPS * watched.view.longest_gap
         )

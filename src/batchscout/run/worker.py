@@ -31,7 +31,7 @@ from batchscout.measure.reporter import Reporter
 from batchscout.measure.target import Caps, EvaluationGrid, Target
 from batchscout.run.classify import Classification, classify_error
 from batchscout.run.executors.gpus import gpu_of_this_job
-from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SNAPSHOT, STARTED, SUBMITTED
+from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SHARED, SNAPSHOT, STARTED, SUBMITTED
 from batchscout.run.ranks import (
     FollowingReporter,
     LeadingReporter,
@@ -218,6 +218,7 @@ def _open_reporter(directory: Path, job: Mapping[str, Any]) -> Reporter:
             **{key: config[key] for key in ("batch_size", "lr", "seed", "group_size")},
             "gpu": gpu_of_this_job() or config.get("gpu"),
             "gpus": config.get("gpus", 0),
+            **_shared_allocation(),
         },
         target=Target(**_only(Target, config["target"])),
         caps=_caps(job),
@@ -249,6 +250,12 @@ def _startup_seconds() -> float:
     return max(0.0, time.time() - float(began)) if began else 0.0
 
 
+def _shared_allocation() -> dict[str, float]:
+    """Of a job that runs with others in one allocation: when that started, and how many they are."""
+    began, _, sharers = os.environ.get(SHARED, "").partition(" ")
+    return {"allocation_started": float(began), "sharers": int(sharers)} if began else {}
+
+
 def _warn_of_strays(reporter: Reporter, function: Function | None) -> None:
     """A job whose code does not come from the snapshot may run something else than what was planned."""
     snapshot = os.environ.get(SNAPSHOT)
@@ -265,7 +272,9 @@ def run_group(job_dirs: list[str], afters: list[int]) -> int:
     """Several jobs in one allocation, one process each, so that running out of memory ends only one."""
     status = EXIT_OK
     for job_dir, after in zip(job_dirs, afters, strict=True):
-        environment = {**os.environ, AFTER: str(after)}
+        environment = {**os.environ, AFTER: str(after), STARTED: f"{time.time():.3f}"}
+        began = os.environ.get(STARTED) or os.environ.get(SUBMITTED) or environment[STARTED]
+        environment[SHARED] = f"{began} {len(job_dirs)}"
         child = subprocess.Popen(
             [sys.executable, "-P", "-u", "-m", "batchscout.run.worker", job_dir], env=environment
         )

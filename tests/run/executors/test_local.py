@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_until_ended
+from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_for_updates, wait_until_ended
 
 from batchscout.clock import RealClock
 from batchscout.config import HardwareConfig
@@ -107,7 +107,7 @@ def test_a_job_whose_whole_session_is_killed_may_run_again(
 def test_cancelling_lets_the_job_write_its_checkpoint(executor: LocalExecutor, make_job: JobMaker) -> None:
     job = make_job(a=0.2, s_min=1e6)
     submission = executor.submit(job, name="s-a-1")
-    started_pid(job)
+    wait_for_updates(job, 1)
     executor.cancel(submission)
     executor.cancel(submission)  # idempotent
     assert wait_until_ended(executor, submission).detail == "CANCELLED"

@@ -22,6 +22,7 @@ from batchscout.run.snapshot import Snapshot, load_snapshot, newest_snapshot
 NAME = "BATCHSCOUT_SUBMISSION"
 SUBMITTED = "BATCHSCOUT_SUBMITTED"
 STARTED = "BATCHSCOUT_STARTED"  # of the allocation, where a scheduler made the job wait
+SHARED = "BATCHSCOUT_SHARED"  # start of the allocation and number of jobs in it, where there are several
 AFTER = "BATCHSCOUT_AFTER_ATTEMPT"
 SNAPSHOT = "BATCHSCOUT_SNAPSHOT"
 MAX_REQUEUES = "BATCHSCOUT_MAX_REQUEUES"
