@@ -136,3 +136,22 @@ def test_verbs_work_from_another_shell_without_a_controller(
     )
     rows = {row["id"]: row for row in assert_complete(sweep)["jobs"]}
     assert (rows[job]["attempts"], rows[other]["attempts"]) == (2, 1)
+
+
+def test_first_probes_of_a_search_share_one_allocation(
+    make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
+) -> None:
+    sweep = make_sweep(
+        tmp_path / "s", "hardware=dev_gpu_b", "sweep=search", "batch_size=32,64,128,256,512", "lr=3e-4,6e-4",
+        "budget.jobs=4", "hardware.slots=2",
+    )  # fmt: skip
+    sweep.start()
+    assert sweep.wait() == 0, sweep.output
+    rows = sweep.result()["jobs"]
+    first = json.loads((sweep.job(rows[0]["id"]) / "job.json").read_text())["submissions"][0]
+    together = [r for r in rows if sweep.slurm_id(r["id"]) == first["handle"]]
+    assert [r["kind"] for r in together] == ["probe"] * len(together)
+    assert len(together) >= 2
+    assert {r["outcome"] for r in together} == {"capped"}
+    assert len({r["queue_seconds"] for r in together}) == 1, "the wait is shared equally"
+    assert cluster.run("squeue", "-h", "-t", "all", "-j", first["handle"], "-o", "%T") == "COMPLETED"
