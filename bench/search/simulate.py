@@ -191,7 +191,8 @@ def play(
         if job.outcome is not Outcome.RUNNING:
             if trace:
                 trace(
-                    f"{spent / world.best:6.2f}    {job.job_id} {job.outcome} at {job.observation().seconds / world.best:.2f}"
+                    f"{spent / world.best:6.2f}    {job.job_id} {job.outcome} "
+                    f"at {job.observation().seconds / world.best:.2f}"
                     f" score {job.record['score'][job.done - 1]:.2f}: {job.reason}"
                 )
             said = search.recommend([j.observation() for j in jobs])

@@ -57,7 +57,8 @@ def load_worlds(directory: Path, truth_file: Path, *, twins: bool = False) -> li
     worlds = []
     for path in sorted(directory.glob(pattern)):
         name = path.name.removesuffix(".jsonl.gz")
-        lines = [json.loads(line) for line in gzip.open(path, "rt")]
+        with gzip.open(path, "rt") as file:
+            lines = [json.loads(line) for line in file]
         rows = {(r["batch_size"], r["learning_rate"], r["seed"]): r for r in lines[1:]}
         seconds = {
             (p["batch_size"], p["learning_rate"]): p["time_to_target"]

@@ -1,19 +1,19 @@
 """Every error that batchscout raises on purpose.
 
-    BatchscoutError
-    ├── ConfigError        a field of the configuration is wrong; nothing was submitted
-    ├── JournalError       a journal that cannot be read as one
-    ├── CurveError         measurements from which no curve can be built
-    ├── LawError           data that a law cannot be fitted to
-    ├── SearchError        a search space or study that cannot be used
-    ├── TrainerError       the trainer could not run
-    │   └── InfeasibleError    this batch size cannot run on this hardware
-    ├── ExecutorError      jobs cannot be submitted, queried or stopped
-    │   ├── LaunchError        the submission itself was refused
-    │   └── SchedulerBusy      no answer, or no more jobs now; worth trying again
-    ├── SweepError         a sweep directory that cannot be used as asked
-    │   └── SweepLocked        another controller works on it
-    └── TrackingError      MLflow or the study's storage could not be written
+BatchscoutError
+├── ConfigError        a field of the configuration is wrong; nothing was submitted
+├── JournalError       a journal that cannot be read as one
+├── CurveError         measurements from which no curve can be built
+├── LawError           data that a law cannot be fitted to
+├── SearchError        a search space or study that cannot be used
+├── TrainerError       the trainer could not run
+│   └── InfeasibleError    this batch size cannot run on this hardware
+├── ExecutorError      jobs cannot be submitted, queried or stopped
+│   ├── LaunchError        the submission itself was refused
+│   └── SchedulerBusy      no answer, or no more jobs now; worth trying again
+├── SweepError         a sweep directory that cannot be used as asked
+│   └── SweepLocked        another controller works on it
+└── TrackingError      MLflow or the study's storage could not be written
 """
 
 from __future__ import annotations

@@ -66,10 +66,10 @@ def groups(conf: Path) -> list[str]:
 
 def known_keys(conf: Path, arguments: Sequence[str] = ()) -> list[str]:
     """Every key of the configuration with the groups that were typed, [] if it cannot be composed."""
+    from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
     from batchscout.hydra_overrides import config_without_hydra, flat
-    from hydra import compose, initialize_config_dir
 
     if not (conf / "config.yaml").is_file():
         return []

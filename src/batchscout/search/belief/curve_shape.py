@@ -87,7 +87,7 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
     used = block.count > 0
     low = np.floor((block.ln_n - z[0]) / STEP).astype(int)
     u_min, u_max = int(low[used].min()) - size, int(low[used].max()) + 2
-    u = STEP * np.arange(u_min, u_max + 1)
+    u: Array = np.asarray(STEP * np.arange(u_min, u_max + 1), dtype=np.float64)
     p = height(shapes[:, None, :], u[None])
     v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(p) + _FLOOR**2
     inverse, ln_v = 1 / v, np.log(2 * np.pi * v)
@@ -137,7 +137,7 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
     pool_shapes, pool_evidence, pool_ln_q = [], [], []
     rounds, per_round = 3, len(normals) // 3
     for r in range(rounds):
-        root = np.linalg.cholesky(cov + 1e-10 * np.eye(5))
+        root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(5)), dtype=np.float64)
         e = normals[r * per_round : (r + 1) * per_round]
         # a quarter of the draws twice as wide: the Gaussian's tails are not to be trusted
         wide = np.where(np.arange(len(e)) % 4 == 0, 2.0, 1.0)[:, None]
@@ -147,7 +147,7 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         pool_evidence.append(ln_evidence(block, shapes, mass))
         pool_ln_q.append((centre, root))
         shapes_all, lp = np.concatenate(pool_shapes), np.concatenate(pool_evidence)
-        weight = lp - _ln_mixture(shapes_all, pool_ln_q)
+        weight = np.asarray(lp - _ln_mixture(shapes_all, pool_ln_q))
         w = np.exp(weight - weight.max())
         w /= w.sum()
         effective = float(1 / (w**2).sum())
@@ -186,7 +186,7 @@ _STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) fo
 
 
 def _mode(block: CurveBlock, z: Array) -> tuple[Array, Array]:
-    """Mode of the posterior of the shape and its covariance (Gauss-Newton, several starts at once, odd jobs weighed down)."""
+    """Mode of the posterior of the shape and its covariance (Gauss-Newton from several starts, odd jobs weighed down)."""
     shapes = _STARTS.copy()
     damping = np.full(len(shapes), 1e-2)
     for _outer in range(3):

@@ -11,6 +11,7 @@ only through its own range: the middle of the lr grid is the likeliest optimum, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +45,7 @@ class LawPrior:
 
     @property
     def ln_b_middle(self) -> float:
-        return 0.5 * (np.log(self.b_low) + np.log(self.b_high))
+        return 0.5 * float(np.log(self.b_low) + np.log(self.b_high))
 
     @property
     def lr_middle(self) -> float:
@@ -78,8 +79,14 @@ class LawPrior:
 
     def bounds(self) -> tuple[Array, Array]:
         b0, b1 = self.b_crit_range
-        low = [LN_S_MIN_RANGE[0], b0, -0.8, -0.2, np.log(0.3), self.lr_low - 3, 0.0, -0.1, np.log(30.0), np.log(0.02), -1.2, 0.6, np.log(0.02)]  # fmt: skip
-        high = [LN_S_MIN_RANGE[1], b1, 2.3, 1.5, np.log(200.0), self.lr_high + 3, 1.15, 2.3, np.log(6e4), np.log(1.5), 1.6, 6.0, np.log(0.35)]  # fmt: skip
+        low = [
+            LN_S_MIN_RANGE[0], b0, -0.8, -0.2, np.log(0.3), self.lr_low - 3, 0.0, -0.1, np.log(30.0),
+            np.log(0.02), -1.2, 0.6, np.log(0.02),
+        ]  # fmt: skip
+        high = [
+            LN_S_MIN_RANGE[1], b1, 2.3, 1.5, np.log(200.0), self.lr_high + 3, 1.15, 2.3, np.log(6e4),
+            np.log(1.5), 1.6, 6.0, np.log(0.35),
+        ]  # fmt: skip
         return np.array(low), np.array(high)
 
     def bank(self, size: int, seed: int) -> Array:
@@ -103,7 +110,7 @@ class LawPrior:
 
     def ln_samples(self, x: Array, batch: Array, log2_lr: Array) -> tuple[Array, Array]:
         """(P, J) ln S and the distance d in octaves; x (P, SIZE), batch and log2_lr (J,)."""
-        c = lambda i: x[:, i, None]  # noqa: E731
+        c = _columns(x)
         ln_b = np.log(batch)[None]
         gamma = np.exp(c(GAMMA))
         level = c(S_MIN) + np.exp(c(POWER)) / gamma * np.logaddexp(0.0, gamma * (ln_b - c(B_CRIT)))
@@ -114,10 +121,19 @@ class LawPrior:
 
     def log2_best_lr(self, x: Array, ln_b: Array) -> Array:
         """(P, J) log2 of the best lr at each batch size."""
-        c = lambda i: x[:, i, None]  # noqa: E731
+        c = _columns(x)
         turn, middle = c(TURN), self.ln_b_middle
         bend = np.logaddexp(0.0, ln_b - turn) - np.logaddexp(0.0, middle - turn)
         return np.asarray(c(LR) + c(ALPHA) * ((ln_b - middle) - c(KAPPA) * bend) / np.log(2.0))
+
+
+def _columns(x: Array) -> Callable[[int], Array]:
+    """i → (P, 1) column of the draws, to broadcast against the points."""
+
+    def column(i: int) -> Array:
+        return np.asarray(x[:, i, None])
+
+    return column
 
 
 def _mixture(v: Array, share: float, mean: float, sd: float, width: float) -> Array:

@@ -151,7 +151,7 @@ class _Mover:
         scale = np.where(rng.random(m) < 0.12, 1.0, 1.7 / np.sqrt(2 * d) * np.exp(rng.normal(0, 0.5, m)))
         mask = rng.random((m, d)) < rng.choice([1.0, 0.5, 0.25], m)[:, None]
         y = mine + mask * (scale[:, None] * (other[a] - other[b])) + rng.normal(0, 1e-3, (m, d))
-        redrawn = rng.random(m) < 0.35
+        redrawn: NDArray[np.bool_] = np.asarray(rng.random(m) < 0.35)
         fresh = self.bank[rng.integers(0, len(self.bank), m)]
         swap = (rng.random((m, d)) < rng.choice([0.1, 0.3], m)[:, None]) & self.can_redraw
         y = np.where(redrawn[:, None], np.where(swap, fresh, mine), y)

@@ -20,7 +20,7 @@ START_MEAN, START_SD = 0.1, 0.3
 
 
 def ln_wandering(ln_samples: Array, level: Array, count: Array) -> float:
-    """ln marginal likelihood of (b,) scaled scores, averaged over drift and noise (Kalman filter, diffuse-ish start)."""
+    """ln marginal likelihood of (b,) scaled scores, averaged over drift and noise (Kalman filter, wide start)."""
     mean, var = np.full(_DRIFT.shape, START_MEAN), np.full(_DRIFT.shape, START_SD**2)
     total = np.zeros(_DRIFT.shape)
     for i, (y, c) in enumerate(zip(level, count, strict=True)):
@@ -38,4 +38,4 @@ def has_fallen(record: JobRecord, noise: float) -> bool:
     """Whether the score is measurably below its own maximum: 4 sd of a pair's mean. noise: sd of one evaluation."""
     if record.evaluations < 3 or record.is_reached:
         return False
-    return record.top - record.last > 4.0 * noise * np.sqrt(0.5 + 0.5)
+    return bool(record.top - record.last > 4.0 * noise * np.sqrt(0.5 + 0.5))
