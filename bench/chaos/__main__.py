@@ -13,7 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.chaos.cluster import Cluster
-from bench.chaos.faults import SCENARIOS, Scenario, Scene, full_disk, prepare_disks
+from bench.chaos.faults import (
+    SCENARIOS,
+    Scenario,
+    Scene,
+    full_disk,
+    kill_slurmctld,
+    prepare_disks,
+    resume_drained,
+)
 from bench.chaos.trial import Trial, Verdict, judge
 
 from batchscout.measure.attempt import attempt_paths
@@ -90,6 +98,7 @@ def disturb(scenario: Scenario, scene: Scene) -> int:
     injected = 0
     scene.trial.start()
     end = time.monotonic() + scenario.seconds
+    administrator_at = time.monotonic() + 10
     while not scene.trial.is_over() and time.monotonic() < end:
         if scenario.fault is not None and injected < scenario.times:
             time.sleep(scene.random.uniform(*scenario.gap))
@@ -97,6 +106,9 @@ def disturb(scenario: Scenario, scene: Scene) -> int:
                 injected += scenario.fault(scene)
         else:
             time.sleep(0.2)
+        if scenario.fault is kill_slurmctld and time.monotonic() > administrator_at:
+            resume_drained(scene)
+            administrator_at = time.monotonic() + 10
     return injected
 
 

@@ -148,6 +148,19 @@ def kill_slurmctld(scene: Scene) -> bool:
     return True
 
 
+def resume_drained(scene: Scene) -> None:
+    """What an administrator does after a slurmctld that forgot jobs gave their numbers again: it drains the
+    nodes where the old ones still ran."""
+    drained = [
+        line.split()[0]
+        for line in scene.cluster.run("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
+        if "drain" in line
+    ]
+    if drained:
+        nodes = ",".join(sorted(set(drained)))
+        scene.cluster.run("scontrol", "update", f"nodename={nodes}", "state=resume")
+
+
 def kill_controller(scene: Scene) -> bool:
     if not scene.trial.job_directories():
         return False

@@ -28,6 +28,9 @@ UNANSWERED_SECONDS = 30.0
 """How long after an unanswered sbatch its job may still turn up."""
 AGAIN_SECONDS = 15.0
 """Between two scancels of one job."""
+REVOKED_SECONDS = 4.0
+"""A node refuses a job whose last start it was told to forget within the same seconds, and Slurm then ends
+the job."""
 BUSY_SECONDS, SLOWEST_BUSY_SECONDS = 2.0, 60.0
 
 
@@ -49,6 +52,7 @@ class SlurmExecutor:
             str, tuple[str, float]
         ] = {}  # Slurm id → name, when asked for; not yet taken by Slurm
         self._asked_to_cancel: dict[str, float] = {}  # Slurm id → when, clock.perf()
+        self._requeued_since: dict[tuple[str, int], float] = {}  # Slurm id and restarts → when seen first
         self._released: set[tuple[str, int]] = set()
 
     def script(self, job_dirs: Sequence[Path], *, name: str, submitted: float = 0.0) -> str:
@@ -151,7 +155,13 @@ class SlurmExecutor:
         Requeued jobs, for two minutes; jobs that a node failed to start, for ever.
         """
         rows = [r for r in self._ours(wanted) if (r.slurm_id, r.restarts) not in self._released]
-        waiting = [r for r in rows if r.waits_for_nothing]
+        now = self._clock.perf()
+        waiting = [
+            r
+            for r in rows
+            if r.waits_for_nothing
+            and now - self._requeued_since.setdefault((r.slurm_id, r.restarts), now) >= REVOKED_SECONDS
+        ]
         held = [r for r in rows if r.is_held_after_failed_launch]
         if waiting:
             ids = ",".join(r.slurm_id for r in waiting)
