@@ -70,7 +70,7 @@ def run_plan(
         directory,
         executor=executor,
         search=search,
-        listeners=[*live_view(plan), *tracking, *listeners],
+        listeners=[*live_view(plan), *reporter(plan), *tracking, *listeners],
         command=plan.request.command,
         source=None if plan.config.hardware.executor == "debug" else plan.request.home,
     )
@@ -123,6 +123,15 @@ def live_view(plan: Plan) -> list[Listener]:
     return [LiveView()]
 
 
+def reporter(plan: Plan) -> list[Listener]:
+    """Who writes report.html at the end, before the tracker that uploads it. A replay gets no report."""
+    if plan.recording is not None:
+        return []
+    from batchscout.report.page import ReportWriter
+
+    return [ReportWriter()]
+
+
 def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]:
     """Who logs the sweep, and what to print then. A replay logs nothing unless tracking was typed."""
     tracking = plan.config.tracking
@@ -136,21 +145,18 @@ def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]
 
 
 def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
-    """Say the answer, write report.html, say where everything lies. A replay gets no report."""
+    """Say the answer and where everything lies."""
     from batchscout.run.files import read_json
 
     result = read_json(directory / "result.json")
     if result is None:
         return
     say_result(result)
-    if plan.recording is None:
-        from batchscout.report import write_report
-
-        print(f"report   {write_report(directory)}")
+    if (directory / "report.html").is_file():
+        print(f"report   {directory / 'report.html'}")
     print(f"results  {directory}")
     for link in links:
-        if link.startswith("http"):
-            print(f"mlflow   {link}")
+        print(f"mlflow   {link}")
 
 
 def say_result(result: dict[str, Any]) -> None:

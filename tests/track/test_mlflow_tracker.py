@@ -68,7 +68,7 @@ def test_what_is_followed_live_equals_what_is_synced(sweep, database, tmp_path):
     assert sync(directory, database.uri).points == 0
     assert database.points() == followed
     assert said == []
-    assert tracker.links[0].endswith("workflowType=machine_learning&viewStateShareKey=batchscout")
+    assert tracker.links == (f"batchscout ui {tmp_path / 'early'}",)
 
 
 def test_a_tracker_that_starts_again_goes_on_where_the_other_was_killed(sweep, database, tmp_path):

@@ -24,6 +24,13 @@ def sync_sweep(words: str | None, uri: str | None) -> None:
         print(f"mlflow   {link}")
 
 
+def serve_pages(sweeps: Sequence[str], port: int | None, uri: str | None) -> int:
+    from batchscout.track.ui import serve
+
+    directories = [find_sweep(words) for words in sweeps] or [find_sweep(None)]
+    return serve(directories, port=port, uri=uri)
+
+
 def cancel_jobs(words: Sequence[str]) -> None:
     from batchscout.run.actions import cancel
 

@@ -161,6 +161,18 @@ def sync(
 
 
 @app.command()
+def ui(
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps, as directory or NAME[/TIME].")] = None,
+    port: Annotated[int | None, typer.Option(help="5000 or the next free one if left out.")] = None,
+    uri: Annotated[str | None, typer.Option(help="Where the sweeps are logged, if elsewhere.")] = None,
+) -> None:
+    """Complete the sweeps in MLflow, serve its pages on this machine only and print their addresses."""
+    from batchscout.cli.act import serve_pages
+
+    sys.exit(serve_pages(sweeps or [], port, uri))
+
+
+@app.command()
 def resume(
     sweep: Annotated[str, typer.Argument(help="A sweep's directory, or NAME[/TIME] below runs/.")],
     words: Annotated[list[str] | None, typer.Argument(metavar="key=value…", help="What changes.")] = None,

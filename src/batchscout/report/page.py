@@ -54,7 +54,8 @@ class ReportWriter:
         """Decisions are read from events.jsonl."""
 
     def on_end(self, view: SweepView) -> None:
-        write(view.directory)
+        if view.result["status"] != "interrupted":  # who typed Ctrl-C wants the terminal back
+            write(view.directory)
 
 
 def render(sweep: Sweep) -> str:

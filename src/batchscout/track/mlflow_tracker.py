@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from batchscout.errors import TrackingError
@@ -19,7 +20,7 @@ from batchscout.track.entry import RunEntry, is_loggable, job_entry, sweep_entry
 from batchscout.track.facts import Facts, read_facts
 from batchscout.track.location import database_path, filesystem_type, is_network_filesystem
 from batchscout.track.store import RunStore
-from batchscout.track.views import experiment_tags, link
+from batchscout.track.views import experiment_tags, how_to_look
 
 log = logging.getLogger("batchscout.track")
 
@@ -36,6 +37,7 @@ class MlflowTracker:
         self.is_degraded = False
         self._say = say
         self._store: RunStore | None = None
+        self._directory = Path()
         self._view: SweepView | None = None  # the newest that is not yet logged
         self._written: dict[str | None, object] = {}  # by job: what its entry depended on when it was logged
         self._busy_since: float | None = None
@@ -45,11 +47,11 @@ class MlflowTracker:
 
     @property
     def links(self) -> tuple[str, ...]:
-        """What to open to see the sweep; a command for an embedded database."""
+        """What to open or type to see the sweep in MLflow; () before anything could be logged."""
         store = self._store
         if store is None or store.experiment_id is None:
             return ()
-        return (link(self.uri, store.experiment_id),)
+        return how_to_look(self.uri, store.experiment_id, self._directory)
 
     def on_start(self, view: SweepView) -> None:
         path = database_path(self.uri)
@@ -59,6 +61,7 @@ class MlflowTracker:
             )
             return
         self._store = RunStore(self.uri, view.sweep)
+        self._directory = view.directory
         self._thread = threading.Thread(target=self._work, name="mlflow-tracker", daemon=True)
         self._thread.start()
         self.on_change(view)
@@ -78,12 +81,13 @@ class MlflowTracker:
         with self._condition:
             self._is_closing = True
             self._condition.notify_all()
-        deadline = time.monotonic() + LAST_WAIT_SECONDS
+        patience = PATIENCE_SECONDS if view.result["status"] == "interrupted" else LAST_WAIT_SECONDS
+        deadline = time.monotonic() + patience
         while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
             self._thread.join(0.05)
             if self.is_degraded or self._notice_slowness():
                 break
-        if self.is_degraded:
+        if self.is_degraded or (self._thread is not None and self._thread.is_alive()):
             self._say(f"MLflow is behind: `batchscout sync {view.directory}` completes it from the journals")
 
     def environment(self, view: SweepView, job: str) -> dict[str, str]:

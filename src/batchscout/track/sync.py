@@ -12,7 +12,7 @@ from batchscout.track.entry import entries
 from batchscout.track.facts import read_facts
 from batchscout.track.location import database_path, default_uri, is_network_filesystem, local_uri
 from batchscout.track.store import RunStore
-from batchscout.track.views import experiment_tags, link
+from batchscout.track.views import experiment_tags, how_to_look
 
 ATTEMPTS = 4  # tries at the whole sweep before the error is the user's; a restarting server is back by then
 
@@ -52,7 +52,9 @@ def sync(directory: Path, uri: str | None = None) -> SyncReport:
             if attempt == ATTEMPTS - 1:
                 raise
             time.sleep(2.0**attempt)
-    return SyncReport(uri, experiment_id, len(listed), points, (link(uri, experiment_id),))
+    return SyncReport(
+        uri, experiment_id, len(listed), points, how_to_look(uri, experiment_id, Path(directory))
+    )
 
 
 def tracking_uri(directory: Path, config: dict[str, object]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from pathlib import Path
 from typing import Any
 
 from batchscout.run.listener import SweepView
@@ -38,9 +39,15 @@ OWN_COLUMNS = {"1": 75, "attributes.`Run Name`": 185, "runDateAndNestInfo": 130,
 
 
 def link(uri: str, experiment_id: str) -> str:
-    """Address of the sweep's jobs by time_to_target; without a host for an embedded database."""
-    base = uri.rstrip("/") if uri.startswith(("http://", "https://")) else ""
-    return f"{base}/#/experiments/{experiment_id}/runs?{view_query()}"
+    """Address of the sweep's jobs, sorted by time_to_target. uri: the server's."""
+    return f"{uri.rstrip('/')}/#/experiments/{experiment_id}/runs?{view_query()}"
+
+
+def how_to_look(uri: str, experiment_id: str, directory: Path) -> tuple[str, ...]:
+    """What to open or type to see the sweep in MLflow: addresses of a server, the command for a database."""
+    if not uri.startswith(("http://", "https://")):
+        return (f"batchscout ui {directory}",)
+    return link(uri, experiment_id), chart_link(uri, experiment_id)
 
 
 def chart_link(uri: str, experiment_id: str) -> str:
