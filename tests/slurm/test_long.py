@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.slurm.conftest import ROOT, DevCluster, ExecutorMaker
 from tests.slurm.sweeps import COMMON, Sweep, assert_complete
-from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_until_ended
+from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_for_updates, wait_until_ended
 
 from batchscout.clock import RealClock
 from batchscout.config import HardwareConfig
@@ -76,3 +76,28 @@ def test_a_controller_in_a_job_of_its_own_is_requeued_and_goes_on(
     assert {row["attempts"] for row in assert_complete(sweep)["jobs"]} == {1}, "its jobs were not disturbed"
     lines = (sweep.directory / "events.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines].count("submit") == 2
+
+
+def test_a_requeued_job_does_not_wait_for_old_credentials_to_expire(
+    make_job: JobMaker,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    directory = tmp_path_factory.mktemp("slurm-default")
+    cluster = DevCluster(directory)
+    cluster.up(
+        "--set", f"AuthInfo=socket={directory}/run/munge.sock", "--set", "KillWait=2"
+    )  # cred_expire: 120 s
+    try:
+        monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+        hardware = HardwareConfig(executor="slurm", partition="gpu-a", gres="gpu:a100:1", poll_seconds=2.0)
+        executor = SlurmExecutor(hardware, clock=RealClock(), working_directory=tmp_path)
+        job = make_job(a=0.1, s_min=1000)
+        submission = executor.submit(job, name="credentials-a-1")
+        wait_for_updates(job, 3)
+        cluster.run("scontrol", "requeue", submission.handle)
+        assert wait_until_ended(executor, submission, 60).detail == "COMPLETED"
+        assert [a[-1]["outcome"] for a in events(job)] == ["preempted", "reached"]
+    finally:
+        cluster.down()
