@@ -57,6 +57,8 @@ def choose(state: State, settings: Settings, rng: np.random.Generator) -> Choice
     overhead = context.overhead_seconds / best_seconds
     draws = len(noise)
     z = np.sort(rng.normal(size=settings.fantasies))
+    # a slow job is stopped against what the best is known to take, not against what it takes
+    slack = np.exp(np.clip(np.quantile(view.ln_best, 0.85) - view.ln_best, 0, 4))
     options = []
     for i in hopeful:
         value = view.ln_samples[:, i] + 3.0 * (view.diverges[:, i] > 0.5)
@@ -67,7 +69,7 @@ def choose(state: State, settings: Settings, rng: np.random.Generator) -> Choice
         w /= w.sum(1, keepdims=True)
         gain = float(now - (w @ loss).min(1).mean())
         diverges = view.diverges[:, i]
-        spent = np.minimum(share * cost_ratio[:, i], 1.3 * share * settings.hopeless)
+        spent = np.minimum(share * cost_ratio[:, i], 1.3 * share * settings.hopeless * slack)
         cost = float(((1 - diverges) * spent + diverges * 0.35).mean()) + overhead + 0.02
         options.append(Choice(i, gain, cost))
     return max(options, key=lambda c: (max(c.gain, 1e-5) / c.cost, -c.index))

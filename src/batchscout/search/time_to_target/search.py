@@ -80,10 +80,8 @@ class TimeToTargetSearch:
         del column
         if verifying:
             return None
-        odd = (
-            view.diverges[:, i].mean() > s.odd or outlook.mean < outlook.expected - 1.5 * outlook.expected_sd
-        )
-        if odd and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
+        suspect = outlook.lost > s.suspect
+        if suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
             return None
         if outlook.known_sd < s.known_sd:
             return f"its samples-to-target is known to {outlook.known_sd:.1%}"
@@ -132,8 +130,7 @@ class TimeToTargetSearch:
         seen = []
         for r in others.records:
             if len(r.score) and (
-                r.is_reached
-                or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.confirmed)
+                r.is_reached or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.seen)
             ):
                 seen.append(
                     float(np.median(view.ln_seconds[:, others.points.index(Point(r.batch_size, r.lr))]))

@@ -11,7 +11,8 @@ class Settings:
     known_sd        a job is stopped once its ln S is known this well, given the curve's shape
     hopeless        a job is stopped when it takes this much longer than the best …
     hopeless_sure   … with this probability
-    odd             a job whose point diverges with at least this probability is watched for longer
+    suspect         a job that diverges with at least this probability is watched for longer
+    seen            how far up the rise a job must be to set the bar for others
     confirmed       how far up the rise such a job is watched
     end_regret      the sweep ends when the expected regret, as a share of the tolerance, is below this …
     end_bad         … or when the probability of losing more than twice the tolerance is
@@ -23,10 +24,11 @@ class Settings:
     known_sd: float = 0.06
     hopeless: float = 1.4
     hopeless_sure: float = 0.93
-    odd: float = 0.10
+    suspect: float = 0.2
+    seen: float = 0.15
     confirmed: float = 0.65
-    end_regret: float = 0.2
-    end_bad: float = 0.05
+    end_regret: float = 0.4
+    end_bad: float = 0.08
     fantasies: int = 16
     candidates: int = 40
     probe_share: float = 0.02
