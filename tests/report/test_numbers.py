@@ -40,7 +40,7 @@ def test_learning_rates_are_written_as_they_are_typed(value, text):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0123, "0.0123 s"), (41.23, "41.2 s"), (99.96, "1 min 40 s"), (200, "3 min 20 s"),
+    [(0.0123, "0.0123 s"), (0.66, "0.660 s"), (41.23, "41.2 s"), (99.96, "1 min 40 s"), (200, "3 min 20 s"),
      (5999, "99 min 59 s"),
      (8640, "2.4 h"), (400_000, "4.63 days")],
 )  # fmt: skip

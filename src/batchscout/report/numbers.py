@@ -83,7 +83,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING
     if seconds < 99.95:
-        return f"{_three(seconds)} s" if seconds >= 1 else f"{digits(seconds)} s"
+        return f"{_three(seconds)} s" if seconds >= 1 else f"{SECONDS[0].text(seconds)} s"
     if seconds < 5999.5:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s"

@@ -105,8 +105,6 @@ def write_study(
         study = optuna.create_study(
             storage=place, study_name=view.sweep, direction="minimize", load_if_exists=True
         )
-        if first == 0:
-            study.set_metric_names(["time_to_target"])
         for row in rows[first:]:
             study.add_trial(_trial(row, jobs.get(row["id"]), space))
     except (OptunaError, SQLAlchemyError, ValueError) as error:
