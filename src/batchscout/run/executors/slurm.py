@@ -27,7 +27,7 @@ GAP_SECONDS = 0.1
 UNANSWERED_SECONDS = 30.0
 """How long after an unanswered sbatch its job may still turn up."""
 AGAIN_SECONDS = 15.0
-"""Between two scancels of one job."""
+"""Between two scancels, or two releases, of one job."""
 REVOKED_SECONDS = 4.0
 """A node refuses a job whose last start it was told to forget within the same seconds, and Slurm then ends
 the job."""
@@ -53,7 +53,7 @@ class SlurmExecutor:
         ] = {}  # Slurm id → name, when asked for; not yet taken by Slurm
         self._asked_to_cancel: dict[str, float] = {}  # Slurm id → when, clock.perf()
         self._requeued_since: dict[tuple[str, int], float] = {}  # Slurm id and restarts → when seen first
-        self._released: set[tuple[str, int]] = set()
+        self._released: dict[str, float] = {}  # Slurm id → when last, clock.perf()
 
     def script(self, job_dirs: Sequence[Path], *, name: str, submitted: float = 0.0) -> str:
         """The batch script that `submit` would hand to sbatch. Raises ConfigError."""
@@ -150,25 +150,26 @@ class SlurmExecutor:
         return [r for i, n in wanted.items() if (r := self.queue.rows.get(i)) is not None and r.name == n]
 
     def _start_requeued(self, wanted: Mapping[str, str]) -> None:
-        """Let go what Slurm keeps back although nothing is wrong with it, once for each restart.
+        """Let go what Slurm keeps back although nothing is wrong with it.
 
         Requeued jobs, for two minutes; jobs that a node failed to start, for ever.
         """
-        rows = [r for r in self._ours(wanted) if (r.slurm_id, r.restarts) not in self._released]
         now = self._clock.perf()
-        waiting = [
+        rows = [
             r
-            for r in rows
-            if r.waits_for_nothing
-            and now - self._requeued_since.setdefault((r.slurm_id, r.restarts), now) >= REVOKED_SECONDS
+            for r in self._ours(wanted)
+            if now - self._released.get(r.slurm_id, float("-inf")) >= AGAIN_SECONDS
         ]
-        held = [r for r in rows if r.is_held_after_failed_launch]
+        waiting = [r.slurm_id for r in rows if r.waits_for_nothing and self._is_forgotten_by_its_node(r, now)]
+        held = [r.slurm_id for r in rows if r.is_held_after_failed_launch]
         if waiting:
-            ids = ",".join(r.slurm_id for r in waiting)
-            self.slurm.query("scontrol", "update", f"jobid={ids}", "StartTime=now")
+            self.slurm.query("scontrol", "update", f"jobid={','.join(waiting)}", "StartTime=now")
         if held:
-            self.slurm.query("scontrol", "release", ",".join(r.slurm_id for r in held))
-        self._released |= {(r.slurm_id, r.restarts) for r in (*waiting, *held)}
+            self.slurm.query("scontrol", "release", ",".join(held))
+        self._released |= dict.fromkeys((*waiting, *held), now)
+
+    def _is_forgotten_by_its_node(self, row: QueueRow, now: float) -> bool:
+        return now - self._requeued_since.setdefault((row.slurm_id, row.restarts), now) >= REVOKED_SECONDS
 
     def _cancel_duplicates(self, wanted: Mapping[str, str]) -> None:
         """A second live job of one name came from a submit whose answer was lost; the recorded one stays."""
