@@ -197,12 +197,17 @@ class LawEngine:
         for _ in range(3):
             robust = density.weight / (1 + ((away - guess[:, None]) / 0.5) ** 2)
             guess = (away * robust).sum(1) / robust.sum(1)
-        noise = rng.standard_t(4, len(bank))
-        shift = guess + density.spread * noise
+        low, high = density.level_range
+        noise, anywhere = rng.standard_t(4, len(bank)), rng.random(len(bank)) < 0.5
+        mean = guess + density.spread * noise + raw @ density.weight
+        mean = np.where(anywhere, rng.uniform(low, high, len(bank)), mean)
+        shift = mean - raw @ density.weight
         x = np.column_stack([bank, rng.integers(0, SHAPES, len(bank)) + 0.5])
-        x[:, law.S_MIN] = shift + raw @ density.weight
+        x[:, law.S_MIN] = mean
         like = density.ln_likelihood((level + shift[:, None], d, x), 0.0)
-        ln_q = -2.5 * np.log1p(noise**2 / 4)
+        like = np.where((mean > low) & (mean < high), like, -1e6)
+        t = (shift - guess) / density.spread
+        ln_q = np.log(0.5 * 0.375 * (1 + t**2 / 4) ** -2.5 / density.spread + 0.5 / (high - low))
         power = 1.0
         for _ in range(40):
             w = power * like - ln_q
@@ -254,6 +259,8 @@ class _LawDensity:
         precision = 1 / (sd**2 + 0.15**2)
         self.weight = precision / precision.sum()
         self.spread = 0.3 + 1 / np.sqrt(precision.sum())
+        # ln S averaged over the jobs: flat over the lattice and what lies around it
+        self.level_range = (self.z0 - 2.0, float(evidence.shape.z[-1]) + 2.0)
 
     def with_s_min(self, x: Array) -> Array:
         """The draws with ln s_min in its own place."""
@@ -265,6 +272,7 @@ class _LawDensity:
 
     def ln_prior(self, x: Array) -> Array:
         inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < SHAPES)
+        inside &= (x[:, law.S_MIN] > self.level_range[0]) & (x[:, law.S_MIN] < self.level_range[1])
         return np.where(inside, self.prior.ln_density(x[:, : law.SIZE]), -np.inf)
 
     def features(self, x: Array) -> tuple[Array, Array, Array]:

@@ -36,6 +36,17 @@ def partial_share(state: State, settings: Settings) -> float:
     return float(np.clip(np.exp(np.interp(0.3, mean_p, u)), 0.15, 0.8))
 
 
+def is_grounded(state: State) -> bool:
+    """Whether some job has risen as jobs do that get there: from then on others can be held against it."""
+    evidence = state.posterior.evidence
+    if evidence is None:
+        return False
+    block = evidence.block
+    risen = [(r.last - block.start) / block.scale for r in evidence.records]
+    normal = np.log(0.05) + block.ln_wandering < evidence.shape.ln_mass.max(1)
+    return any(h > 0.12 and ok and not f for h, ok, f in zip(risen, normal, evidence.fallen, strict=True))
+
+
 def choose(state: State, settings: Settings, rng: np.random.Generator) -> Choice | None:
     """The best candidate, None where there is none."""
     view, context = state.prospects, state.context
@@ -56,6 +67,10 @@ def choose(state: State, settings: Settings, rng: np.random.Generator) -> Choice
     best_seconds = float(np.exp(np.median(view.ln_best)))
     overhead = context.overhead_seconds / best_seconds
     draws = len(noise)
+    if not is_grounded(state):
+        # nothing has risen yet: what can be compared is only how good each point may be
+        i = min(usable, key=lambda i: (float(mean[i]), i))
+        return Choice(i, float("nan"), share * float(np.mean(cost_ratio[:, i])))
     z = np.sort(rng.normal(size=settings.fantasies))
     # a slow job is stopped against what the best is known to take, not against what it takes
     slack = np.exp(np.clip(np.quantile(view.ln_best, 0.85) - view.ln_best, 0, 4))
