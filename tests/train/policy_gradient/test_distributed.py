@@ -146,6 +146,6 @@ def test_a_batch_with_fewer_groups_than_ranks_is_infeasible(job: dict[str, Any])
 
 
 def test_noise_scale_is_not_measured_on_several_ranks(job: dict[str, Any]) -> None:
-    settings = LearningSettings.from_job({**job, "trainer": {**job["trainer"], "noise_scale_every": 5}})
-    with pytest.raises(TrainerError, match="noise_scale_every 0"):
+    settings = LearningSettings.from_job({**job, "trainer": {**job["trainer"], "noise_scale_samples": 5}})
+    with pytest.raises(TrainerError, match="noise_scale_samples 0"):
         Learner(model_for(job["model"], make_task(job["task"])), settings, Ranks(0, 2))

@@ -12,7 +12,7 @@ from batchscout.train.policy_gradient import loss
 from batchscout.train.policy_gradient.adam import Adam
 from batchscout.train.policy_gradient.advantage import advantages
 from batchscout.train.policy_gradient.imitation import load_start
-from batchscout.train.policy_gradient.learner import Learner, warmed_up_lr
+from batchscout.train.policy_gradient.learner import Learner, equal_parts, warmed_up_lr
 from batchscout.train.policy_gradient.model import model_for
 from batchscout.train.policy_gradient.sampling import Rollouts, Sampler
 from batchscout.train.policy_gradient.settings import LearningSettings
@@ -132,21 +132,26 @@ def test_mini_batches_are_optimizer_steps_and_warm_up_one_after_the_other(
     assert rates == pytest.approx([1e-3 * n / 256 for n in (160, 192, 224, 256)])
 
 
-def test_squared_norms_by_group_match_gradients_taken_one_by_one(job: dict[str, Any]) -> None:
+@pytest.mark.parametrize("micro", [512, 8])
+def test_squared_norms_of_parts_match_gradients_taken_one_by_one(job: dict[str, Any], micro: int) -> None:
     rollouts, weights = batch_of(job, 64)
-    learner = learner_of(job)
-    norms = learner.gradient_by_groups(rollouts, weights)
-    by_groups = learner.parameters.gradient.clone()
+    learner = learner_of(job, micro_batch_size=micro)
+    norms = learner.gradient_by_parts(rollouts, weights)
+    by_parts = learner.parameters.gradient.clone()
     squares = []
-    for start in range(0, 64, 8):
-        learner.gradient(rollouts.slice(start, start + 8), weights[start : start + 8])
+    for start in range(0, 64, 16):
+        learner.gradient(rollouts.slice(start, start + 16), weights[start : start + 16])
         squares.append(float(learner.parameters.gradient.square().sum()))
     learner.gradient(rollouts, weights)
     whole = learner.parameters.gradient
-    assert norms.small == pytest.approx(sum(squares) / 8, rel=1e-4)
+    assert norms.small == pytest.approx(sum(squares) / 4, rel=1e-4)
     assert norms.big == pytest.approx(float(whole.square().sum()), rel=1e-4)
-    assert (norms.small_size, norms.big_size) == (8, 64)
-    assert float((by_groups - whole).norm() / whole.norm()) < 1e-5
+    assert (norms.small_size, norms.big_size) == (16, 64)
+    assert float((by_parts - whole).norm() / whole.norm()) < 1e-5
+
+
+def test_parts_are_equal_and_of_whole_groups() -> None:
+    assert [equal_parts(groups, 4) for groups in (2, 3, 4, 6, 7, 10, 12, 256)] == [2, 3, 4, 6, 7, 5, 4, 4]
 
 
 def test_a_parameter_that_is_no_number_is_noticed(job: dict[str, Any]) -> None:

@@ -144,13 +144,21 @@ def test_a_warm_up_that_takes_a_good_part_of_the_way_is_warned_about(
     assert "lr_warmup_samples=512 is " in warning["message"]
 
 
-def test_squared_gradient_norms_are_journalled_every_so_many_updates(
+def test_squared_gradient_norms_are_journalled_every_so_many_rollouts(
     job: dict[str, Any], tmp_path: Path
 ) -> None:
-    job["trainer"]["noise_scale_every"] = 2
-    train(job, reporter_in(tmp_path, job, updates=4))
-    measured = ["gradient_square_small" in event["metrics"] for event in events_of(tmp_path, "update")]
-    assert measured == [True, False, True, False]
+    job["trainer"]["noise_scale_samples"] = 96  # batches of 64 begin at 0, 64, 128, 192, 256
+    train(job, reporter_in(tmp_path, job, updates=5))
+    updates = events_of(tmp_path, "update")
+    assert ["gradient_square_small" in event["metrics"] for event in updates] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert updates[0]["metrics"]["noise_scale_small_size"] == 16
+    assert updates[0]["metrics"]["noise_scale_big_size"] == 64
 
 
 def test_a_checkpoint_of_another_model_is_refused(job: dict[str, Any], tmp_path: Path) -> None:

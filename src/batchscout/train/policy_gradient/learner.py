@@ -42,38 +42,44 @@ class NoiseScaleNorms:
         }
 
 
+NOISE_SCALE_PARTS = 4
+"""A mini-batch is split into so many equal parts of whole groups, more where its groups do not divide so: few
+parts cost little, and in many dimensions even two tell the noise well."""
+
+
 class Learner:
     """Adam on the clipped objective of one model, on one rank or several."""
 
     def __init__(self, model: Transformer, settings: LearningSettings, ranks: Ranks = ALONE) -> None:
         self.model, self.settings, self.ranks = model, settings, ranks
-        if ranks.size > 1 and (settings.mini_batch_size % settings.group_size or settings.noise_scale_every):
+        if ranks.size > 1 and (
+            settings.mini_batch_size % settings.group_size or settings.noise_scale_samples
+        ):
             raise TrainerError(
                 f"on {ranks.size} ranks a mini-batch must be whole groups (mini_batch_size="
-                f"{settings.mini_batch_size}, group_size={settings.group_size}) and noise_scale_every 0"
+                f"{settings.mini_batch_size}, group_size={settings.group_size}) and noise_scale_samples 0"
             )
         self.parameters = FlatParameters(model)
         self.optimizer = Adam(self.parameters.vector, settings.betas)
 
-    def update(
-        self, rollouts: Rollouts, advantages: Tensor, *, samples: int, updates: int = 0
-    ) -> dict[str, float]:
+    def update(self, rollouts: Rollouts, advantages: Tensor, *, samples: int) -> dict[str, float]:
         """Learn from a whole batch, mini-batch after mini-batch.
 
         rollouts    this rank's share of each mini-batch, one after the other (alone: the batch)
         advantages  (n,) of them
-        samples     rollouts trained on before this update; it sets the lr during warm-up
-        updates     updates before this one; it decides whether squared gradient norms are measured
+        samples     rollouts trained on before this update; it sets the lr during warm-up, and whether squared
+                    gradient norms are measured: in the first update beyond each multiple of noise_scale_samples
         Returns     metrics of the update; ``gradient_norm`` of its last step, before clipping
         """
-        every, mini = self.settings.noise_scale_every, self.settings.mini_batch_size
+        every, mini = self.settings.noise_scale_samples, self.settings.mini_batch_size
         metrics: dict[str, float] = {}
         own = self._own_share(mini)
         for number, start in enumerate(range(0, self.settings.batch_size, mini)):
             here = slice(number * own, (number + 1) * own)
             part, part_advantages = rollouts.slice(here.start, here.stop), advantages[here]
-            if start == 0 and every and updates % every == 0 and mini > self.settings.group_size:
-                metrics.update(self.gradient_by_groups(part, part_advantages).metrics())
+            is_due = every > 0 and samples % every < self.settings.batch_size
+            if start == 0 and is_due and mini > self.settings.group_size:
+                metrics.update(self.gradient_by_parts(part, part_advantages).metrics())
             else:
                 self.gradient(part, part_advantages, mini_batch_size=mini)
                 self.ranks.sum(self.parameters.gradient)
@@ -100,17 +106,25 @@ class Learner:
             part = rollouts.slice(start, stop)
             self._accumulate(part, advantages[start:stop], mini_batch_size or n)
 
-    def gradient_by_groups(self, rollouts: Rollouts, advantages: Tensor) -> NoiseScaleNorms:
-        """As ``gradient``, one group a pass, which is slow but shows every group's own gradient."""
+    def gradient_by_parts(
+        self, rollouts: Rollouts, advantages: Tensor, *, parts: int = NOISE_SCALE_PARTS
+    ) -> NoiseScaleNorms:
+        """As ``gradient``, and the squared norms of the parts' gradients.
+
+        parts  at least so many, all equal, of whole groups, which are what is independent
+        """
         self.parameters.zero_gradient()
-        n, g = len(rollouts.tokens), rollouts.group_size
+        n, micro = len(rollouts.tokens), self.settings.micro_batch_size
+        size = n // equal_parts(n // rollouts.group_size, parts)
         squares, before = [], self.parameters.gradient.clone()
-        for start in range(0, n, g):
-            self._accumulate(rollouts.slice(start, start + g), advantages[start : start + g], n)
+        for begin in range(0, n, size):
+            for start in range(begin, begin + size, micro):
+                stop = min(begin + size, start + micro)
+                self._accumulate(rollouts.slice(start, stop), advantages[start:stop], n)
             after = self.parameters.gradient.clone()
-            squares.append((after - before).square().sum() * (n / g) ** 2)
+            squares.append((after - before).square().sum() * (n / size) ** 2)
             before = after
-        return NoiseScaleNorms(float(torch.stack(squares).mean()), float(before.square().sum()), g, n)
+        return NoiseScaleNorms(float(torch.stack(squares).mean()), float(before.square().sum()), size, n)
 
     def _accumulate(self, rollouts: Rollouts, advantages: Tensor, mini_batch_size: int) -> None:
         logprobs = completion_logprobs(self.model, rollouts, temperature=self.settings.temperature)
@@ -141,3 +155,9 @@ def warmed_up_lr(lr: float, samples: int, warmup_samples: int) -> float:
     spends the same samples on warm-up; an update larger than the warm-up takes its only step at the full lr.
     """
     return lr * min(1.0, samples / warmup_samples) if warmup_samples > 0 else lr
+
+
+def equal_parts(groups: int, wanted: int) -> int:
+    """The least number of equal parts of ``groups`` that is ``wanted`` or more; all of them where they are
+    fewer."""
+    return next((n for n in range(wanted, groups) if groups % n == 0), groups)

@@ -21,7 +21,7 @@ class LearningSettings:
     betas                Adam's decay rates
     gradient_clip        largest gradient norm, None for no limit
     lr_warmup_samples    rollouts over which the lr grows from 0
-    noise_scale_every    updates between two measurements of squared gradient norms, 0 for none
+    noise_scale_samples  rollouts between two measurements of squared gradient norms, 0 for none
     """
 
     batch_size: int
@@ -35,7 +35,7 @@ class LearningSettings:
     gradient_clip: float | None = None
     lr_warmup_samples: int = 0
     temperature: float = 1.0
-    noise_scale_every: int = 0
+    noise_scale_samples: int = 0
 
     @classmethod
     def from_job(cls, job: Mapping[str, Any]) -> LearningSettings:
@@ -48,7 +48,7 @@ class LearningSettings:
             raise ConfigError(
                 "trainer.advantage", advantage, f"is unknown; use one of {', '.join(ADVANTAGES)}"
             )
-        optional = ("clip", "gradient_clip", "lr_warmup_samples", "temperature", "noise_scale_every")
+        optional = ("clip", "gradient_clip", "lr_warmup_samples", "temperature", "noise_scale_samples")
         first_beta, second_beta = trainer.get("betas", cls.betas)
         return cls(
             batch_size=batch,

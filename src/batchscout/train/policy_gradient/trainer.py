@@ -122,9 +122,7 @@ class PolicyGradientJob:
             weights = advantages(self.settings.advantage, rewards, rollouts.group_size)
             self.wait_for_device()
         with reporter.learning():
-            metrics = self.learner.update(
-                rollouts, weights, samples=reporter.samples, updates=reporter.updates
-            )
+            metrics = self.learner.update(rollouts, weights, samples=reporter.samples)
             is_finite = self.learner.is_finite()
             self.wait_for_device()
         tokens, metrics_of_rewards = self.totals(rollouts, rewards)
