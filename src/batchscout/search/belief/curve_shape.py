@@ -186,7 +186,7 @@ _STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) fo
 
 
 def _mode(block: CurveBlock, z: Array) -> tuple[Array, Array]:
-    """Mode of the posterior of the shape and its covariance (Gauss-Newton from several starts, odd jobs weighed down)."""
+    """Mode of the posterior of the shape and its covariance (Gauss-Newton, several starts, odd jobs weighed down)."""
     shapes = _STARTS.copy()
     damping = np.full(len(shapes), 1e-2)
     for _outer in range(3):

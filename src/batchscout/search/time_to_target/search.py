@@ -66,7 +66,6 @@ class TimeToTargetSearch:
                 if outlook.is_fallen
                 else "its curve is not that of a job that gets there"
             )
-        view, i = others.prospects, others.points.index(job.point)
         column = others.batch_sizes.index(job.point.batch_size)
         ln_seconds = outlook.z + (np.log(record.seconds / record.updates)) - np.log(job.point.batch_size)
         verifying = job.kind == "verify"
@@ -130,7 +129,8 @@ class TimeToTargetSearch:
         seen = []
         for r in others.records:
             if len(r.score) and (
-                r.is_reached or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.seen)
+                r.is_reached
+                or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.seen)
             ):
                 seen.append(
                     float(np.median(view.ln_seconds[:, others.points.index(Point(r.batch_size, r.lr))]))

@@ -89,7 +89,7 @@ def look_at(
 
 
 def _spread(level: Array, sd: Array, z: Array) -> Array:
-    """(Z,) density on the lattice of draws `level`, each blurred by its sd; what lies beyond the lattice is left out."""
+    """(Z,) density on the lattice of draws `level`, each blurred by its sd; beyond the lattice is left out."""
     e = np.exp(-0.5 * ((z[None] - level[:, None]) / sd[:, None]) ** 2) / sd[:, None]
     total = e.sum(0)
     return np.asarray(total * STEP / 2.5066 / len(level) + 1e-12)
