@@ -40,10 +40,16 @@ class EventLog:
         self._repair()
 
     def _repair(self) -> None:
-        """A line torn by a kill is ended, so that the next one stands alone."""
-        if self._path.is_file() and (text := self._path.read_bytes()) and not text.endswith(b"\n"):
-            with self._path.open("ab") as file:
+        """What a kill left of a last line is cut off; one that only lacks its newline is whole."""
+        if not self._path.is_file() or not (text := self._path.read_bytes()) or text.endswith(b"\n"):
+            return
+        whole, _, last = text.rpartition(b"\n")
+        with self._path.open("r+b") as file:
+            if _is_json(last):
+                file.seek(0, os.SEEK_END)
                 file.write(b"\n")
+            else:
+                file.truncate(len(whole) + 1 if whole else 0)
 
     def write(self, event: dict[str, Any]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
@@ -56,10 +62,13 @@ class EventLog:
         """All whole lines."""
         if not self._path.is_file():
             return []
-        lines = []
-        for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                continue  # torn by a kill
-        return lines
+        text = self._path.read_bytes()
+        return [json.loads(line) for line in text.split(b"\n") if _is_json(line)]
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
