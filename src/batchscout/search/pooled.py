@@ -4,27 +4,24 @@ No law is fitted here. A point counts once at least one of its jobs reached the 
 collapse ended make it dearer by what a person would lose to them: with a share p of the jobs reaching the
 target, the expected training time of trying until one does is T + (1 - p)/p · C, C the mean cost of those
 that did not. That sum ranks; T itself is shown. A job that the search stopped counts with the seconds it ran,
-where these exceed T.
+where these exceed T. How far T scatters between jobs is told by seeds, else by the batch sizes of a grid
+(batchscout.search.spread).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
-from scipy import stats
 
 from batchscout.measure.curve import Curve, Measurement
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.search.protocol import JobObservation, Point, Recommendation
-
-LEVEL = 0.9
-"""Coverage of the intervals."""
+from batchscout.search.spread import Spread, probability_of_least, spread
 
 _MISSED = (Outcome.CAPPED, Outcome.DIVERGED)
 
@@ -38,6 +35,7 @@ class PooledPoint:
                                                     none is
     update_seconds, sampling_share   means over every job that has them, probes included
     half_width        of the 90 % interval of log T, None where nothing bounds it
+    is_noise_known    whether that counts the noise between jobs, not only the bracket of the evaluations
     interval          of T; its lower end is None where the first evaluation was already beyond the target
     expected_seconds  what ranks: see the module
     best_score        the best evaluation of any job here, None without one
@@ -52,6 +50,7 @@ class PooledPoint:
     update_seconds: float | None
     sampling_share: float | None
     half_width: float | None
+    is_noise_known: bool
     interval: tuple[float | None, float | None] | None
     expected_seconds: float | None
     best_score: float | None
@@ -109,8 +108,24 @@ def pool_points(
     for job in jobs:
         by_point[job.point].append(job)
     ways = {p: [w for j in js if (w := _way(j, target, level))] for p, js in by_point.items()}
-    noise = _seed_noise([[w.seconds for w in found] for found in ways.values()])
+    noise = spread([[w.seconds for w in found] for found in ways.values()], _least_samples(by_point, ways))
     return [_pool(p, by_point[p], ways[p], noise, target, level) for p in sorted(by_point)]
+
+
+def _least_samples(
+    by_point: Mapping[Point, Sequence[JobObservation]], ways: Mapping[Point, Sequence[_Reached]]
+) -> dict[int, float]:
+    """Batch size → S at its best lr; {} unless as many learning rates were run at each: where a search chose
+    them, S scatters with the lr."""
+    lrs: dict[int, int] = defaultdict(int)
+    least: dict[int, float] = {}
+    for point, jobs in by_point.items():
+        size = point.batch_size
+        lrs[size] += any(job.kind != "probe" for job in jobs)
+        if ways[point]:
+            samples = math.exp(sum(math.log(w.samples) for w in ways[point]) / len(ways[point]))
+            least[size] = min(samples, least.get(size, math.inf))
+    return least if len(set(lrs.values())) == 1 else {}
 
 
 def best_point(points: Iterable[PooledPoint]) -> PooledPoint | None:
@@ -142,15 +157,30 @@ def recommend_measured(
     best = best_point(points)
     if best is None:
         return None
-    interval = best.interval
+    interval, rows = best.interval, list(best_by_batch_size(points, target).values())
     return Recommendation(
         point=best.point,
         time_to_target=best.time_to_target,
         interval=(interval[0] or 0.0, interval[1]) if interval and interval[1] is not None else None,
         samples_to_target=best.samples_to_target,
         throughput=best.throughput,
-        near_ties=near_ties(best_by_batch_size(points, target).values(), best),
+        near_ties=near_ties(rows, best),
+        probability_best=probability_best(rows, best),
     )
+
+
+def probability_best(rows: Iterable[PooledPoint], best: PooledPoint) -> float | None:
+    """That no other batch size's T is less; None where the noise between jobs is not known.
+
+    rows  one a batch size, best among them
+    """
+    known = [r for r in rows if r.time_to_target is not None and r.half_width is not None]
+    if not best.is_noise_known or best not in known:
+        return None
+    found = probability_of_least(
+        [math.log(r.time_to_target or 1.0) for r in known], [r.half_width or 0.0 for r in known]
+    )
+    return found[known.index(best)]
 
 
 def near_ties(rows: Iterable[PooledPoint], best: PooledPoint) -> tuple[int, ...]:
@@ -181,31 +211,17 @@ def _way(job: JobObservation, target: Target, level: float | None) -> _Reached |
     return _Reached(samples, seconds, bracket, is_left_censored=found.censored == "left")
 
 
-def _seed_noise(times: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Standard deviation of log T between seeds of one point, pooled over points, and its degrees of
-    freedom."""
-    squares, freedom = 0.0, 0
-    for found in times:
-        if len(found) > 1:
-            logs = np.log(found)
-            squares += float(((logs - logs.mean()) ** 2).sum())
-            freedom += len(found) - 1
-    return (math.sqrt(squares / freedom) if freedom else 0.0), freedom
-
-
-def _half_width(ways: Sequence[_Reached], noise: tuple[float, int]) -> float | None:
-    """Of log T: the bracket's and, where points were repeated, the seeds'."""
-    deviation, freedom = noise
+def _half_width(ways: Sequence[_Reached], noise: Spread) -> float | None:
+    """Of log T: the bracket's and, where it is known, the noise's."""
     bracket = sum(w.log_bracket for w in ways) / len(ways)
-    seeds = _quantile(freedom) * deviation / math.sqrt(len(ways)) if freedom else 0.0
-    return math.hypot(bracket, seeds) or None
+    return math.hypot(bracket, noise.half_width(len(ways))) or None
 
 
 def _pool(
     point: Point,
     jobs: Sequence[JobObservation],
     ways: Sequence[_Reached],
-    noise: tuple[float, int],
+    noise: Spread,
     target: Target,
     level: float | None,
 ) -> PooledPoint:
@@ -224,6 +240,7 @@ def _pool(
         update_seconds=_mean([m.update_seconds for m in found]),
         sampling_share=_mean([m.sampling_share for m in found]),
         half_width=half,
+        is_noise_known=noise.freedom > 0,
         interval=_interval(seconds, half, ways),
         expected_seconds=_expected_seconds(seconds, whole, ways, target, level),
         best_score=_best_score(jobs, target),
@@ -264,12 +281,6 @@ def _best_score(jobs: Iterable[JobObservation], target: Target) -> float | None:
 def _best_of(curve: Curve, target: Target) -> float | None:
     known = curve.score[np.isfinite(curve.score)]
     return float(target.sign * (target.sign * known).max()) if known.size else None
-
-
-@cache
-def _quantile(freedom: int) -> float:
-    """Of Student's distribution, for an interval of LEVEL."""
-    return float(stats.t.ppf(0.5 + LEVEL / 2, freedom))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
