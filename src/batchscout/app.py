@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from batchscout.plan import Plan, Request, make_plan
 from batchscout.run.executor import Executor
 from batchscout.run.listener import Listener
 from batchscout.run.settings import ExitCode
+from batchscout.scale_out import requests_by_gpus
 from batchscout.search.factory import build_search
 from batchscout.search.protocol import Search
 from batchscout.start_model import with_start_model
@@ -35,11 +36,17 @@ def run(
     listeners      further ones
     Raises         ConfigError before anything is written or submitted
     """
+    parts = requests_by_gpus(request)
+    if parts:
+        return run_parts(parts, make_executor=make_executor, listeners=listeners)
     plan = make_plan(request)
     wanted = plan.config.search
-    search = build_search(
-        wanted.name, plan.settings.context, search_options(wanted), function=wanted.function
-    )
+    options = search_options(wanted)
+    if plan.carried is not None:
+        options["carried"] = plan.carried.jobs
+        for warning in plan.carried.warnings:
+            print(f"warning: {warning}")
+    search = build_search(wanted.name, plan.settings.context, options, function=wanted.function)
     directory, is_resumed = choose(plan)
     if plan.config.dry_run:
         from batchscout.dry_run import describe
@@ -48,8 +55,29 @@ def run(
         return ExitCode.OK
     if is_resumed:
         print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
+    if plan.carried is not None:
+        plan.carried.keep(directory)
     executor = (make_executor or executor_for)(plan, search, directory)
     return run_plan(plan, directory, executor=executor, search=search, listeners=listeners)
+
+
+def run_parts(
+    parts: Mapping[int, Request], *, make_executor: MakeExecutor | None, listeners: Sequence[Listener]
+) -> ExitCode:
+    """One sweep after the other, each on its number of GPUs; then how `batchscout plan` reads them."""
+    for part in parts.values():
+        make_plan(part)  # every mistake before the first job
+    code, places = ExitCode.OK, []
+    for gpus, part in parts.items():
+        print(f"gpus={gpus}")
+        code = max(code, run(part, make_executor=make_executor, listeners=listeners))
+        if code == ExitCode.INTERRUPTED:
+            return code
+        places.append(str(part.directory or part.runs / str(part.mapping["name"])))
+    source = next(iter(parts.values())).mapping["scale_out"].get("source") or "SWEEP"
+    words = " ".join(f"--probes {place}" for place in places)
+    print(f"plan     batchscout plan {source} {words} --gpus 1,8,64")
+    return code
 
 
 def search_options(wanted: SearchConfig) -> dict[str, Any]:

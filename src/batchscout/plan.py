@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from batchscout.config.fields import build
 from batchscout.errors import ConfigError
 from batchscout.functions import check_exists, load
 from batchscout.run.budget import Budget
+from batchscout.run.carry import Carried, carry
+from batchscout.run.finished import identity_of, recorded_identity
 from batchscout.run.recorded import RecordedSweep
 from batchscout.run.settings import SweepSettings
+from batchscout.run.snapshot import commit_of
 from batchscout.search.protocol import Point, SearchContext, Space
 from batchscout.sweep_space import Lists, make_space, restricted
 
@@ -52,12 +55,13 @@ class Plan:
     space: Space
     settings: SweepSettings
     recording: RecordedSweep | None = None
+    carried: Carried | None = None
 
     @property
     def planned_jobs(self) -> int:
         """Upper bound of the number of jobs."""
         cells = sum(self.space.has(p, s) for p in self.space.all_points() for s in self.space.all_seeds())
-        if self.config.search.name == "time_to_target":  # probes each batch size first
+        if self.config.search.name in ("time_to_target", "new_gpu"):  # probes each batch size first
             cells += len(self.space.batch_sizes)
         return min(cells, self.settings.budget.jobs or cells)
 
@@ -67,8 +71,11 @@ def make_plan(request: Request) -> Plan:
     request = replace(request, mapping=with_tracking_uri(request.mapping, request.runs))
     typed = build(SweepConfig, request.mapping)  # keys and types, before values are compared with each other
     recording = _recording(typed, request.home)
+    carried = _carried(typed, request, recording) if typed.search.name == "new_gpu" else None
     if recording is None:
         config = SweepConfig.from_mapping(request.mapping)
+        if carried is not None and request.lists.batch_size is None and request.lists.lr is None:
+            config = config.replace(points=points_of(carried.sweep.points))
         space = make_space(config, request.lists)
         check_trainer(config, space)
     else:
@@ -77,7 +84,10 @@ def make_plan(request: Request) -> Plan:
     if config.search.function:
         check_exists("search.function", config.search.function)
     settings = make_settings(config, space, recording)
-    return Plan(request=request, config=config, space=space, settings=settings, recording=recording)
+    return Plan(
+        request=request, config=config, space=space, settings=settings, recording=recording,
+        carried=carried,
+    )  # fmt: skip
 
 
 def with_tracking_uri(mapping: Mapping[str, Any], runs: Path) -> dict[str, Any]:
@@ -98,6 +108,35 @@ def _recording(config: SweepConfig, home: Path) -> RecordedSweep | None:
     path = Path(config.hardware.source).expanduser()
     beside = home / path
     return RecordedSweep.read(path if path.exists() or not beside.exists() else beside)
+
+
+def _carried(config: SweepConfig, request: Request, recording: RecordedSweep | None) -> Carried:
+    """The finished sweep that `new_gpu.source` names, refused where its samples would be others."""
+    target = config.target.to_target()
+    gpu, identity = config.hardware.gpu, identity_of(config.to_mapping())
+    if recording is not None:
+        gpu, identity = recording.gpu, recorded_identity(recording.header)
+        if "target.score" not in request.typed:
+            target = replace(target, score=recording.target)
+    return carry(
+        config.new_gpu.source,
+        identity=identity,
+        target=target,
+        evaluation={} if recording is not None else config.to_mapping()["evaluation"],
+        gpu=gpu,
+        commit=None if recording is not None else commit_of(request.home),
+        accept=config.new_gpu.accept,
+        directory=request.directory,
+        beside=request.home,
+    )
+
+
+def points_of(points: Sequence[Point]) -> dict[str, list[float]]:
+    """As `points` of the configuration lists them."""
+    out: dict[str, list[float]] = {}
+    for point in sorted(points):
+        out.setdefault(str(point.batch_size), []).append(point.lr)
+    return out
 
 
 def _recorded_mapping(request: Request, recording: RecordedSweep) -> dict[str, Any]:

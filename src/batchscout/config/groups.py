@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # numpy is not needed to read a configuration
 
 EXECUTORS = ("local", "slurm", "debug", "replay")
 LR_RULES = {"fixed": 0.0, "sqrt": 0.5, "linear": 1.0}
-SEARCHES = ("grid", "random", "tpe", "gp", "time_to_target")
+SEARCHES = ("grid", "random", "tpe", "gp", "time_to_target", "new_gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +251,30 @@ class SearchConfig:
     seed: int = key(0, least=0)
     stops_jobs: bool = key(True)
     parameters: Mapping[str, Any] = key(dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewGpuConfig:
+    """What a sweep on a new GPU type carries over (search=new_gpu).
+
+    source  a finished sweep's directory, or an exported file
+    accept  names of differences to it that may be, as the refusal spells them (trainer.precision)
+    """
+
+    source: str | None = key(None)
+    accept: tuple[str, ...] = key(())
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOutConfig:
+    """Numbers of GPUs to measure one after the other, each in a sweep of its own; () is an ordinary sweep.
+
+    gpus_per_node   more than these go to several nodes
+    tasks           processes per GPU, 0: the trainer starts its own
+    source          a finished sweep whose plan is shown then
+    """
+
+    gpus: tuple[int, ...] = key(())
+    gpus_per_node: int = key(8, least=1)
+    tasks: int = key(1, least=0)
+    source: str | None = key(None)

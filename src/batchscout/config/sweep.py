@@ -15,6 +15,8 @@ from batchscout.config.groups import (
     HardwareConfig,
     LrRuleConfig,
     ModelConfig,
+    NewGpuConfig,
+    ScaleOutConfig,
     SearchConfig,
     TargetConfig,
     TaskConfig,
@@ -70,6 +72,8 @@ class SweepConfig:
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+    new_gpu: NewGpuConfig = field(default_factory=NewGpuConfig)
+    scale_out: ScaleOutConfig = field(default_factory=ScaleOutConfig)
     max_failures: int = key(3, least=1)
     max_requeues: int = key(3, least=0)
     checkpoint_every_seconds: float = key(60.0, above=0)

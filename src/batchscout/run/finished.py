@@ -16,7 +16,7 @@ from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.run.record import read_provenance, read_sweep
 from batchscout.run.recorded import RecordedSweep
-from batchscout.search.protocol import JobObservation
+from batchscout.search.protocol import JobObservation, Point
 
 FINISHED = ("complete", "exhausted")
 GROUPS = ("trainer", "task", "model")
@@ -34,6 +34,7 @@ class FinishedSweep:
     evaluation spacing and prompts of the evaluations, {} where unknown
     gpu, gpus  model (None: unknown) and number per job, at least 1
     price      per GPU-hour, None where none was given
+    points     every setting that it might have run
     """
 
     path: Path
@@ -48,6 +49,7 @@ class FinishedSweep:
     gpus: int
     price: float | None
     commit: str | None
+    points: tuple[Point, ...] = ()
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -107,7 +109,10 @@ def unknown_groups(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[st
 
 
 def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything of a resolved configuration that enters S, by dotted name."""
+    """Everything of a resolved configuration that enters S, by dotted name; of a replay the names alone."""
+    if (config.get("hardware") or {}).get("executor") == "replay":
+        names = {group: (config.get(group) or {}).get("name") for group in GROUPS}
+        return {f"{g}.name": name for g, name in names.items() if name not in (None, "", UNKNOWN)}
     out: dict[str, Any] = {}
     for group in GROUPS:
         content = config.get(group) or {}
@@ -118,6 +123,11 @@ def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
     if "trainer.function" in out:
         out |= {key: config[key] for key in ("group_size", "mini_batch_size") if config.get(key)}
     return out
+
+
+def recorded_identity(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What the header of a recorded sweep tells: names, where it does."""
+    return {f"{group}.name": header[group] for group in GROUPS if header.get(group)}
 
 
 def _from_directory(path: Path) -> FinishedSweep:
@@ -145,6 +155,7 @@ def _from_directory(path: Path) -> FinishedSweep:
         gpus=max(gpus, 1),
         price=hardware.get("price_per_gpu_hour"),
         commit=(record.get("git") or {}).get("commit"),
+        points=tuple(Point(int(b), float(lr)) for b, lr in (record.get("lists") or {}).get("points") or ()),
         result=view.result,
     )
 
@@ -152,7 +163,7 @@ def _from_directory(path: Path) -> FinishedSweep:
 def _from_export(path: Path) -> FinishedSweep:
     recording = RecordedSweep.read(path)
     header = recording.header
-    identity = {f"{group}.name": header[group] for group in GROUPS if header.get(group)}
+    identity = recorded_identity(header)
     return FinishedSweep(
         path=path,
         sweep=recording.world,
@@ -166,6 +177,7 @@ def _from_export(path: Path) -> FinishedSweep:
         gpus=max(recording.gpus, 1),
         price=None,
         commit=header.get("commit"),
+        points=tuple(Point(b, lr) for b in recording.batch_sizes for lr in recording.lrs),
     )
 
 

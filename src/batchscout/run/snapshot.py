@@ -218,6 +218,12 @@ def _digest(trees: dict[str, Path], files: dict[str, list[str]]) -> str:
     return digest.hexdigest()
 
 
+def commit_of(source: Path) -> str | None:
+    """The commit checked out there, None without git."""
+    commit = _git(source, "rev-parse", "HEAD")
+    return None if commit is None else commit.strip()
+
+
 def _git_state(source: Path) -> tuple[str | None, str]:
     commit = _git(source, "rev-parse", "HEAD")
     if commit is None:

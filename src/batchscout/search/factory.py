@@ -14,6 +14,7 @@ BUILT_IN = {
     "random": "batchscout.search.optuna_search:RandomSearch",
     "tpe": "batchscout.search.optuna_search:TpeSearch",
     "gp": "batchscout.search.optuna_search:GpSearch",
+    "new_gpu": "batchscout.search.new_gpu:NewGpuSearch",
     "time_to_target": "batchscout.search.time_to_target:TimeToTargetSearch",
 }
 

@@ -56,8 +56,9 @@ known
 this well; elsewhere it is watched as any suspect job is."""
 WORTH = 0.02
 """Expected regret that a further job must remove per best-time that it costs."""
-PROBE_WORTH, PROBE_COST = 0.025, 0.4
-"""Least probability that a batch size is best, times the sd of ln seconds there, that is worth a probe; and per
+PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.025, 0.4
+"""Share of a job that a probe may cost. Least probability that a batch size is best, times the sd of ln
+seconds there, that is worth a probe; and per
 best-time that the probe costs."""
 
 
@@ -226,23 +227,29 @@ class NewGpuSearch(TimeToTargetSearch):
 
     def _probe(self, state: State) -> Proposal | None:
         """Where the choice hangs on the update time; what is carried says where that is from the first one
-        on."""
-        if state.posterior.evidence is None:
+        on.
+
+        One after the other, each decided by what the last one showed; where a job costs a start-up, all that
+        may
+        matter at once, for they share one allocation.
+        """
+        if state.posterior.evidence is None or not self.carried:
             return super()._probe(state)
-        if any(j.kind == "probe" and not j.is_final for j in state.jobs):
+        is_shared = self.context.overhead_seconds > 0
+        if not is_shared and any(j.kind == "probe" and not j.is_final for j in state.jobs):
             return None
+        probed = {j.point.batch_size for j in state.jobs if j.kind == "probe"}
         view, sd = state.prospects, state.update_time.sd
         winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
         best: tuple[float, int, int] | None = None
         for i, b in enumerate(state.batch_sizes):
-            done = sum(j.kind == "probe" and j.point.batch_size == b for j in state.jobs)
-            worth = float((winner == b).mean() * min(float(sd[i]), 1.0))
-            if b >= state.memory_limit or done >= 3 or worth < PROBE_WORTH:
+            if b >= state.memory_limit or b in probed:
                 continue
+            worth = float((winner == b).mean() * min(float(sd[i]), 1.0))
             samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
-            updates = int(np.clip(self.settings.probe_share * samples / b, 1, 3))
+            updates = int(np.clip(PROBE_SHARE * samples / b, 1, 4))
             # of a job at this batch size, which is about the best where the probe is worth anything
-            if worth < PROBE_COST * updates * b / samples:
+            if worth < max(PROBE_WORTH, PROBE_COST * updates * b / samples):
                 continue
             if best is None or worth > best[0]:
                 best = worth, b, updates
