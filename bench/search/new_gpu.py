@@ -150,13 +150,15 @@ def main() -> None:
         print(
             f"{twin.name:16s} {twin.family:18s} total {played.total:5.2f} regret {played.regret:6.1%} jobs "
             f"{played.jobs:2d} probes {played.probe:.2f} fired {rows[-1][2]:d} chance {transfer.chance:.1g} "
-            f"deviations {', '.join(f'{c.deviations:+.1f}' for c in transfer.checks[:4])} wall {time.perf_counter() - start:.0f} s",
+            f"deviations {', '.join(f'{c.deviations:+.1f}' for c in transfer.checks[:4])} "
+            f"wall {time.perf_counter() - start:.0f} s",
             flush=True,
         )
     totals = sorted(r[0] for r in rows)
     print(
         f"median total {statistics.median(totals):.2f} p90 {totals[min(len(totals) - 1, int(0.9 * len(totals)))]:.2f}; "
-        f"within 10% {sum(r[1] <= 0.1 for r in rows)}/{len(rows)}; transfer check fired {sum(r[2] for r in rows)}/{len(rows)}"
+        f"within 10% {sum(r[1] <= 0.1 for r in rows)}/{len(rows)}; "
+        f"transfer check fired {sum(r[2] for r in rows)}/{len(rows)}"
     )
 
 
