@@ -39,6 +39,7 @@ from batchscout.laws.lr_rules import (
 )
 from batchscout.laws.noise_scale import NoiseScale, gradient_squares, noise_scale
 from batchscout.laws.points import PointRow, laws_of_points
+from batchscout.laws.prediction import SquaredNorms, predicted_b_crit
 from batchscout.laws.samples import SamplesFit, fit_samples
 from batchscout.laws.samples_law import SamplesLaw
 from batchscout.laws.statistics import (
@@ -77,6 +78,7 @@ __all__ = [
     "SamplesFit",
     "SamplesLaw",
     "ScaleOut",
+    "SquaredNorms",
     "UpdateSecondsFit",
     "UpdateSecondsLaw",
     "UpdateSecondsSummary",
@@ -111,6 +113,7 @@ __all__ = [
     "optimum",
     "performance_profile",
     "power_optimum",
+    "predicted_b_crit",
     "price_of_wrong_batch",
     "probability_of_least",
     "prune_reference_points",

@@ -20,7 +20,7 @@ def levels_of_points(
               …]}, …] from the easiest on, "warnings": […]}. A warning says where the recommendation moves,
               and that B_crit belongs to its level.
     """
-    levels, warnings = [], []
+    levels = []
     for target in sorted(by_level, reverse=not rising):
         found = laws_of_points(by_level[target], target=target, seed=seed)
         chosen = best_lr_rows(by_level[target])
@@ -32,18 +32,32 @@ def levels_of_points(
                 "never_reached": [b for b, rows in chosen.items() if all(r.is_miss for r in rows)],
             }
         )
-    answered = [x for x in levels if x["recommendation"]]
-    for before, after in pairwise(answered):
-        old, new = before["recommendation"], after["recommendation"]
+    warnings = moves([(x["target"], x["recommendation"]) for x in levels])
+    return {"levels": levels, "warnings": warnings + b_crit_moves([x["samples"] for x in levels])}
+
+
+def moves(answers: Sequence[tuple[float, Mapping[str, Any] | None]]) -> list[str]:
+    """Where the recommendation changes between levels, one line each.
+
+    answers  (target, recommendation with batch_size and near_ties, None where there is none), from the
+             easiest on
+    """
+    out = []
+    for (before, old), (after, new) in pairwise((t, x) for t, x in answers if x is not None):
         if old["batch_size"] != new["batch_size"]:
             tied = new["batch_size"] in old["near_ties"] and old["batch_size"] in new["near_ties"]
             words = "within near ties" if tied else "beyond near ties"
-            warnings.append(
-                f"the best batch size moves from {old['batch_size']} at target {before['target']:g} to "
-                f"{new['batch_size']} at {after['target']:g}, {words}"
+            out.append(
+                f"the best batch size moves from {old['batch_size']} at target {before:g} to "
+                f"{new['batch_size']} at {after:g}, {words}"
             )
-    crits = [(x["target"], x["samples"]["b_crit"]) for x in levels if x["samples"] and x["samples"]["b_crit"]]
-    if len(crits) > 1 and max(c for _, c in crits) > 2 * min(c for _, c in crits):
-        listed = ", ".join(f"{c:.4g} at {t:g}" for t, c in crits)
-        warnings.append(f"B_crit depends on the target: {listed}; name the target with it")
-    return {"levels": levels, "warnings": warnings}
+    return out
+
+
+def b_crit_moves(laws: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """One line where the b_crit of samples laws at several targets differ by more than a factor of two."""
+    crits = [(x["target"], x["b_crit"]) for x in laws if x is not None and x["b_crit"]]
+    if len(crits) < 2 or max(c for _, c in crits) <= 2 * min(c for _, c in crits):
+        return []
+    listed = ", ".join(f"{c:.4g} at {t:g}" for t, c in crits)
+    return [f"B_crit depends on the target: {listed}; name the target with it"]

@@ -40,8 +40,8 @@ class NoiseScale:
 
 
 def noise_scale(
-    small_batch: float,
-    big_batch: float,
+    small_batch: ArrayLike,
+    big_batch: ArrayLike,
     small_square: ArrayLike,
     big_square: ArrayLike,
     *,
@@ -49,15 +49,12 @@ def noise_scale(
 ) -> NoiseScale:
     """Noise scale from squared gradient norms at two batch sizes.
 
-    small_batch, big_batch    rollouts (whole groups), small < big
+    small_batch, big_batch    rollouts (whole groups), small < big; the same for all updates, or (n,) of each.
+                              Updates then count in proportion to their big batch: what they tell grows with it
     small_square, big_square  (n,) |g|² over each, one pair an update (a mean over several small batches is
                               one value)
     Raises  LawError for batch sizes that are not 0 < small < big, lengths that differ, values not finite.
     """
-    if not 0 < small_batch < big_batch < np.inf:
-        raise LawError(
-            f"small_batch={small_batch:g}, big_batch={big_batch:g}; two sizes with 0 < small < big are needed"
-        )
     small, big = (np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in (small_square, big_square))
     if small.shape != big.shape or small.ndim != 1 or not len(small):
         raise LawError(
@@ -66,9 +63,11 @@ def noise_scale(
         )
     if not (np.isfinite(small).all() and np.isfinite(big).all() and (small >= 0).all() and (big >= 0).all()):
         raise LawError("a squared norm is negative, NaN or infinite; leave such updates out")
-    square = (big_batch * big - small_batch * small) / (big_batch - small_batch)
-    trace = (small - big) / (1 / small_batch - 1 / big_batch)
-    mean_square, mean_trace = float(square.mean()), float(trace.mean())
+    few, many = _sizes(small_batch, big_batch, len(small))
+    square = (many * big - few * small) / (many - few)
+    trace = (small - big) / (1 / few - 1 / many)
+    weights = many / many.sum()
+    mean_square, mean_trace = float(weights @ square), float(weights @ trace)
     warnings = []
     if mean_square <= 0:
         warnings.append("noise scale unresolved: |G|² is estimated at zero or less; average more updates")
@@ -80,7 +79,7 @@ def noise_scale(
             "tr Σ is estimated below zero: the noise scale is below what these batch sizes resolve"
         )
     ratio = max(mean_trace, 0.0) / mean_square
-    interval = _fieller(trace, square, level)
+    interval = _fieller(trace, square, weights, level)
     if len(square) > 1 and interval[1] is None:
         warnings.append(
             "|G|² cannot be told from zero: the noise scale has no upper bound; average more updates"
@@ -89,6 +88,23 @@ def noise_scale(
     return NoiseScale(
         ratio, interval, mean_square, mean_trace, len(square), level, residuals, tuple(warnings)
     )
+
+
+def _sizes(small_batch: ArrayLike, big_batch: ArrayLike, count: int) -> tuple[Array, Array]:
+    """(count,) each."""
+    small, big = (np.asarray(x, dtype=np.float64) for x in (small_batch, big_batch))
+    if any(x.ndim and x.shape != (count,) for x in (small, big)):
+        raise LawError(
+            f"{small.size} and {big.size} batch sizes for {count} updates; give one, or one an update"
+        )
+    small, big = np.broadcast_to(small, count), np.broadcast_to(big, count)
+    wrong = ~((small > 0) & (small < big) & np.isfinite(big))
+    if wrong.any():
+        raise LawError(
+            f"small_batch={small[wrong][0]:g}, big_batch={big[wrong][0]:g}; two sizes with 0 < small < big "
+            "are needed"
+        )
+    return small, big
 
 
 def gradient_squares(gradients: ArrayLike) -> tuple[float, float]:
@@ -106,20 +122,21 @@ def gradient_squares(gradients: ArrayLike) -> tuple[float, float]:
     return float((array**2).sum(axis=1).mean()), float((array.mean(axis=0) ** 2).sum())
 
 
-def _fieller(numerator: Array, denominator: Array, level: float) -> Interval:
+def _fieller(numerator: Array, denominator: Array, weights: Array, level: float) -> Interval:
     """Interval of a ratio of means: all r for which mean(numerator − r·denominator) is within its t-interval
-    of 0."""
-    n = len(numerator)
-    if n < 2:
+    of 0. weights: (n,), they sum to 1; n counts as 1/Σ weights²."""
+    if len(numerator) < 2:
         return None, None
-    t2 = float(stats.t.ppf(0.5 + level / 2, n - 1)) ** 2
-    (v11, v12), (_, v22) = np.cov(numerator, denominator) / n
-    a, b = float(numerator.mean()), float(denominator.mean())
+    a, b = float(weights @ numerator), float(weights @ denominator)
+    off = np.stack([numerator - a, denominator - b])
+    shares = float((weights**2).sum())
+    (v11, v12), (_, v22) = (off * weights**2) @ off.T / (1 - shares)
+    t2 = float(stats.t.ppf(0.5 + level / 2, max(1 / shares - 1, 1.0))) ** 2
     top, middle, bottom = b * b - t2 * v22, a * b - t2 * v12, a * a - t2 * v11
     inside = middle * middle - top * bottom
     if inside < 0 or top == 0:
         return None, None
-    low, high = sorted((middle + sign * float(np.sqrt(inside))) / top for sign in (-1.0, 1.0))
+    low, high = sorted((float(middle) + sign * float(np.sqrt(inside))) / float(top) for sign in (-1.0, 1.0))
     # top < 0: the denominator may be zero, and the plausible ratios are those outside (low, high).
     if top < 0:
         return (high if low <= 0 < high else None), None

@@ -141,12 +141,13 @@ def _spent(result: Mapping[str, Any]) -> list[dict[str, str]]:
 def _levels(result: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for level in result["levels"]:
-        answer = level["recommendation"]
-        if answer is None:
-            rows.append([digits(level["target"]), "not reached", "", "", ""])
-            continue
-        numbers = [duration(answer["time_to_target"]), count(answer["samples_to_target"])]
-        rows.append([digits(level["target"]), str(answer["batch_size"]), rate(answer["lr"]), *numbers])
+        answer, law = level["recommendation"], level.get("samples") or {}
+        missed = ", ".join(str(size) for size in level.get("never_reached") or ())
+        row = [digits(level["target"]), "not reached", "", "", ""]
+        if answer is not None:
+            numbers = [duration(answer["time_to_target"]), count(answer["samples_to_target"])]
+            row[1:] = [str(answer["batch_size"]), rate(answer["lr"]), *numbers]
+        rows.append([*row, digits(law.get("b_crit")) if law else "", missed])
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchscout.clock import Clock, RealClock
 from batchscout.measure.journal import strict
-from batchscout.run.laws_part import NOTHING, laws_of_jobs
+from batchscout.run.laws_part import NOTHING, laws_of_jobs, level_laws, squared_norms
 from batchscout.run.listener import Listener, SweepView
 from batchscout.run.result import Progress, build_result
 from batchscout.run.settings import ExitCode, SweepSettings
@@ -42,6 +42,7 @@ class Publisher:
         self._history: list[dict[str, Any]] = []
         self._answer: Recommendation | None = None
         self._laws: dict[str, Any] = dict(NOTHING)
+        self._level_laws: dict[float, Any] = {}
         self._status = "running"
 
     @property
@@ -59,7 +60,7 @@ class Publisher:
         self._answer = self._recommend([w.observation() for w in jobs]) if jobs else None
         ended = sum(w.record.is_final and not w.record.is_skipped for w in jobs)
         self._history += [self._entry(jobs) for _ in range(ended - len(self._history))]
-        self._fit_laws([w.observation() for w in jobs], is_due=True)
+        self._fit_laws(jobs)
         self._tell(lambda listener: listener.on_start(self._view(jobs)))
 
     def _elapsed(self, before: dict[str, Any], jobs: Sequence[Watched]) -> float:
@@ -90,13 +91,16 @@ class Publisher:
         observations = [w.observation() for w in jobs]
         self._answer = self._recommend(observations)
         self._history.append(self._entry(jobs))
-        self._fit_laws(observations, is_due=self._display.perf() - self._fitted >= RESULT_SECONDS)
+        if self._display.perf() - self._fitted >= RESULT_SECONDS:  # jobs that end together share a fit
+            self._fit_laws(jobs)
 
-    def _fit_laws(self, observations: Sequence[JobObservation], *, is_due: bool) -> None:
-        """Fits take a moment, so jobs that end within seconds of each other share one."""
-        if is_due:
-            self._laws = laws_of_jobs(observations, self._settings.context.target)
-            self._fitted = self._display.perf()
+    def _fit_laws(self, jobs: Sequence[Watched], *, is_end: bool = False) -> None:
+        """Fits take a moment; those of further levels wait for the end."""
+        observations, target = [w.observation() for w in jobs], self._settings.context.target
+        self._laws = laws_of_jobs(observations, target, squared_norms(jobs))
+        if is_end:
+            self._level_laws = level_laws(observations, target)
+        self._fitted = self._display.perf()
 
     def _recommend(
         self, observations: Sequence[JobObservation], *, is_end: bool = False
@@ -136,7 +140,7 @@ class Publisher:
         self._status = status
         observations = [w.observation() for w in jobs]
         self._answer = self._recommend(observations, is_end=True)
-        self._fit_laws(observations, is_due=True)
+        self._fit_laws(jobs, is_end=True)
         self.event("finish", status=status, exit_code=int(code), explanation=explanation)
         self._conclude(jobs)
 
@@ -163,7 +167,7 @@ class Publisher:
 
     def _result(self, jobs: Sequence[Watched]) -> dict[str, Any]:
         progress = Progress(self._sweep.sweep, self._status, self.elapsed_seconds, self._history)
-        result = build_result(progress, self._settings, jobs, self._answer, self._laws)
+        result = build_result(progress, self._settings, jobs, self._answer, self._laws, self._level_laws)
         content: dict[str, Any] = strict(result, [])  # an open end of an interval is null in strict JSON
         return content
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from batchscout.laws.levels import b_crit_moves, moves
 from batchscout.measure.target import Target
 from batchscout.run.settings import SweepSettings
 from batchscout.run.spending import gpu_hours
@@ -18,6 +19,7 @@ from batchscout.search.pooled import (
     measurement,
     near_ties,
     pool_points,
+    probability_best,
 )
 from batchscout.search.protocol import JobObservation, Recommendation
 
@@ -40,26 +42,30 @@ def build_result(
     jobs: Sequence[Watched],
     recommendation: Recommendation | None,
     laws: Mapping[str, Any],
+    level_laws: Mapping[float, Any],
 ) -> dict[str, Any]:
-    """The object of result.json. laws: its `laws` part."""
+    """The object of result.json. laws: its `laws` part; level_laws: level → samples law, as far as fitted."""
     target = settings.context.target
     observations = [w.observation() for w in jobs]
     points = pool_points(observations, target)
     rows = [job_row(w, o, settings) for w, o in zip(jobs, observations, strict=True)]
+    at_levels = levels(observations, target, level_laws)
+    answer = recommendation_row(recommendation)
+    doubts = [*_level_warnings(at_levels, answer, laws, target), *_warnings(rows, jobs)]
     return {
         "v": 1,
         "sweep": progress.sweep,
         "status": progress.status,
         "target": target.score,
         "clock": target.clock,
-        "recommendation": recommendation_row(recommendation),
+        "recommendation": answer,
         "recommendations": list(progress.recommendations),
         "cost": _cost(rows, jobs, settings),
         "elapsed_seconds": progress.elapsed_seconds,
         "table": _table(points, target),
         "points": _relative([_point_row(p) for p in points]),
-        "levels": levels(observations, target),
-        "laws": {**laws, "warnings": [*laws.get("warnings", ()), *_warnings(rows, jobs)]},
+        "levels": at_levels,
+        "laws": {**laws, "warnings": [*laws.get("warnings", ()), *doubts]},
         "jobs": rows,
     }
 
@@ -122,7 +128,7 @@ def recommendation_row(answer: Recommendation | None) -> dict[str, Any] | None:
     }
 
 
-def levels(jobs: Sequence[JobObservation], target: Target) -> list[dict[str, Any]]:
+def levels(jobs: Sequence[JobObservation], target: Target, laws: Mapping[float, Any]) -> list[dict[str, Any]]:
     """The answer at each further score, from easy to hard; where nothing reached the target, also at the best
     level that anything did reach."""
     wanted = list(target.levels)
@@ -132,8 +138,36 @@ def levels(jobs: Sequence[JobObservation], target: Target) -> list[dict[str, Any
     for level in sorted(set(wanted), key=lambda score: target.sign * score):
         points = pool_points(jobs, target, level)
         best = best_point(points)
-        answers.append({"target": level, "recommendation": _measured_row(points, best, target)})
+        answers.append(
+            {
+                "target": level,
+                "recommendation": _measured_row(points, best, target),
+                "never_reached": _never_reached(jobs, points),
+                "samples": laws.get(level),
+            }
+        )
     return answers
+
+
+def _never_reached(jobs: Sequence[JobObservation], points: Sequence[PooledPoint]) -> list[int]:
+    """Batch sizes whose jobs all ended without having reached a level."""
+    reached = {p.point.batch_size for p in points if p.reached}
+    whole = [j for j in jobs if j.kind != "probe"]
+    open_ones = {j.point.batch_size for j in whole if not j.is_final}
+    return sorted({j.point.batch_size for j in whole} - reached - open_ones)
+
+
+def _level_warnings(
+    at_levels: Sequence[Mapping[str, Any]],
+    answer: Mapping[str, Any] | None,
+    laws: Mapping[str, Any],
+    target: Target,
+) -> list[str]:
+    """Where the answer, or b_crit, depends on the level."""
+    every = [*at_levels, {"target": target.score, "recommendation": answer, "samples": laws.get("samples")}]
+    every.sort(key=lambda level: target.sign * float(level["target"]))
+    found = moves([(level["target"], level["recommendation"]) for level in every])
+    return found + b_crit_moves([level["samples"] for level in every])
 
 
 def highest_level(jobs: Sequence[JobObservation], target: Target) -> float | None:
@@ -163,6 +197,7 @@ def _measured_row(
 ) -> dict[str, Any] | None:
     if best is None:
         return None
+    rows = list(best_by_batch_size(points, target).values())
     return {
         "batch_size": best.point.batch_size,
         "lr": best.point.lr,
@@ -170,8 +205,8 @@ def _measured_row(
         "interval": None if best.interval is None else list(best.interval),
         "samples_to_target": best.samples_to_target,
         "throughput": best.throughput,
-        "near_ties": list(near_ties(best_by_batch_size(points, target).values(), best)),
-        "probability_best": None,
+        "near_ties": list(near_ties(rows, best)),
+        "probability_best": probability_best(rows, best),
     }
 
 
