@@ -29,14 +29,15 @@ def grounded(
 ) -> Recommendation | None:
     """The recommendation as it may be stated.
 
-    is_end   nothing more will run: a point is then recommended only if some job reached the target
+    is_end   nothing more will run: a point is then recommended only if some job reached the target (here, or
+             in the sweep that its samples are carried over from)
     Returns  the answer itself where it agrees with the jobs at its point, or nothing was measured there; else
              with the measured time, samples, throughput and interval, and a warning.
     """
     if answer is None:
         return None
     points = pool_points(jobs, target)
-    if is_end and best_point(points) is None:
+    if is_end and best_point(points) is None and not answer.is_carried:
         return None
     here = next((p for p in points if p.point == answer.point), None)
     if here is None or here.time_to_target is None or not here.jobs:

@@ -259,7 +259,12 @@ class NewGpuSearch(TimeToTargetSearch):
         answer = super().recommend(jobs)
         if answer is None:
             return None
-        return replace(answer, warnings=(*answer.warnings, *self.transfer(jobs).words()))
+        found = self.transfer(jobs)
+        return replace(
+            answer,
+            warnings=(*answer.warnings, *found.words()),
+            is_carried=bool(found.checks) and not found.is_failed,
+        )
 
     def transfer(self, jobs: Sequence[JobObservation]) -> Transfer:
         """Of the jobs that have ended and whose own curve says S."""

@@ -117,6 +117,7 @@ class Recommendation:
     near_ties           batch sizes that cannot be told from the best (the best among them), sorted
     probability_best    of the recommended batch size
     expected_regret     relative time lost by taking it, None where not modelled
+    is_carried          its samples rest on a finished sweep that reached the target, confirmed by a job here
     """
 
     point: Point
@@ -128,6 +129,7 @@ class Recommendation:
     probability_best: float | None = None
     expected_regret: float | None = None
     warnings: tuple[str, ...] = field(default=())
+    is_carried: bool = False
 
 
 class Search(Protocol):
