@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev system sweep test test-all lint format bench bench-search chaos lock clean
+.PHONY: help setup dev system sweep test test-all lint format bench chaos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -54,9 +54,6 @@ format: dev  ## let ruff rewrite
 
 bench: dev  ## speed and coverage tables
 	$(BIN)/python -m bench
-
-bench-search: dev  ## all searches on recorded and generated worlds (FULL=1: all of them)
-	$(BIN)/python -m bench.search
 
 chaos: dev system  ## faults at random instants on a real local Slurm
 	$(BIN)/python -m bench.chaos
