@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from batchscout.train.tasks import make_task
 
 CONF = Path(__file__).parents[1] / "conf"
 REPEATS = 7
+BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 def milliseconds(call: Callable[[], object], *, calls: int) -> float:
@@ -85,16 +86,24 @@ def measure(batch_size: int) -> dict[str, float]:
         "pass, shared prompts": milliseconds(lambda: passes(True), calls=calls),
         "pass, unshared": milliseconds(lambda: passes(False), calls=calls),
         "whole learning": milliseconds(lambda: learner.update(rollouts, weights, samples=10**6), calls=calls),
+        "gradient by parts": milliseconds(lambda: learner.gradient_by_parts(rollouts, weights), calls=calls),
         "evaluation of 512": milliseconds(lambda: greedy_score(model, task, 512), calls=2),
     }
 
 
-def main() -> None:
+def main(batch_sizes: Sequence[int] = BATCH_SIZES) -> None:
+    """Print one row a batch size; the last column is what the squared norms of noise_scale_samples=8192 add."""
     torch.set_num_threads(1)
-    for batch_size in [int(argument) for argument in sys.argv[1:]] or [16, 32, 64, 128, 256, 512, 2048]:
-        numbers = ", ".join(f"{name} {value:.2f}" for name, value in measure(batch_size).items())
-        print(f"batch_size {batch_size}: {numbers} ms", flush=True)
+    print("CPU milliseconds on one core")
+    for number, batch_size in enumerate(batch_sizes):
+        found = measure(batch_size)
+        extra = found["gradient by parts"] - found["pass, shared prompts"]
+        share = extra * batch_size / 8192 / (found["sampling"] + found["whole learning"])
+        if not number:
+            print("batch_size  " + "  ".join(found) + "  norms add")
+        cells = [f"{value:>{len(name)}.2f}" for name, value in found.items()]
+        print(f"{batch_size:>10}  " + "  ".join(cells) + f"  {share:>9.1%}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main([int(argument) for argument in sys.argv[1:]] or BATCH_SIZES)

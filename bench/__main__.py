@@ -1,0 +1,28 @@
+"""Do intervals cover the truth, and how fast is the built-in trainer?
+
+    python -m bench [sweeps=300]
+
+Exit status 1 where a coverage lies outside of its band; speed is shown, never judged.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from bench import laws_coverage, trainer
+
+
+def main(sweeps: int = 300) -> int:
+    """sweeps: simulated for each kind of censoring."""
+    print("Laws\n", flush=True)
+    status = laws_coverage.main(sweeps=sweeps)
+    print(f"\nBuilt-in trainer, torch {torch.__version__}\n", flush=True)
+    trainer.main()
+    return status
+
+
+if __name__ == "__main__":
+    options = dict(argument.split("=") for argument in sys.argv[1:])
+    raise SystemExit(main(**{name: int(value) for name, value in options.items()}))
