@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from batchscout.measure.attempt import attempt_paths
 from bench.chaos.cluster import Cluster
 from bench.chaos.faults import (
     SCENARIOS,
@@ -23,8 +24,6 @@ from bench.chaos.faults import (
     resume_drained,
 )
 from bench.chaos.trial import Trial, Verdict, judge
-
-from batchscout.measure.attempt import attempt_paths
 
 OUT = Path("bench/out/chaos.md")
 

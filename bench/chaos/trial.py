@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.chaos.cluster import ROOT, Cluster
-
 from batchscout.measure.attempt import JOURNAL, attempt_paths
 from batchscout.measure.curve import Curve
 from batchscout.measure.journal import read_journal
+from bench.chaos.cluster import ROOT, Cluster
 
 OVERRIDES = (
     "trainer=synthetic", "tracking=none", "sweep=grid", "lr=3e-4,6e-4", "evaluation.samples=512",

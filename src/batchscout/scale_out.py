@@ -26,7 +26,9 @@ def requests_by_gpus(request: Request) -> dict[int, Request]:
             raise ConfigError("scale_out.gpus", gpus, "must be numbers above 0, as in [1,2,4,8]")
         nodes = -(-gpus // wanted.gpus_per_node)
         if gpus % nodes:
-            raise ConfigError("scale_out.gpus", gpus, f"does not fill {nodes} nodes of {wanted.gpus_per_node}")
+            raise ConfigError(
+                "scale_out.gpus", gpus, f"does not fill {nodes} nodes of {wanted.gpus_per_node}"
+            )
         hardware = hardware_for(request.mapping["hardware"], gpus // nodes, nodes, wanted.tasks)
         mapping = {
             **request.mapping,
