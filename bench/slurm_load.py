@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
 from bench.chaos.cluster import PROGRAMS, ROOT, Cluster
 
 Times = Any  # psutil's, of this platform
