@@ -160,7 +160,7 @@ def test_any_sampler_of_optuna_can_be_named() -> None:
 
 
 def test_unknown_searches_name_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="grid, random, tpe, gp, time_to_target"):
+    with pytest.raises(ConfigError, match="grid, random, tpe, gp, new_gpu, time_to_target"):
         build_search("nonsense", context())
     with pytest.raises(ConfigError, match="does not take"):
         build_search("grid", context(), {"width": 3})
