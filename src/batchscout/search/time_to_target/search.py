@@ -122,7 +122,8 @@ class TimeToTargetSearch:
         return look_at(record, others.posterior, shapes, self.belief.target_score, fraction)  # type: ignore[arg-type]
 
     def _bar(self, others: State, job: JobObservation) -> float:
-        """ln seconds of the best, as far as it can be relied on: only jobs seen most of the way up may set it."""
+        """ln seconds of the best, as far as it can be relied on: only jobs seen most of the way up may set
+        it."""
         view = others.prospects
         bar = float(np.quantile(view.ln_best, 0.85))
         block = others.posterior.evidence.block  # type: ignore[union-attr]
@@ -138,7 +139,8 @@ class TimeToTargetSearch:
         return max(bar, min(seen) if seen else bar + 0.7)
 
     def _probe(self, state: State) -> Proposal | None:
-        """The first few probes, from the middle outward; later ones where the choice hangs on the update time."""
+        """The first few probes, from the middle outward; later ones where the choice hangs on the update
+        time."""
         sizes = [b for b in state.batch_sizes if b < state.memory_limit]
         probes: dict[int, int] = {}
         for j in state.jobs:
@@ -178,13 +180,23 @@ class TimeToTargetSearch:
         return self._probe_at(state, b, int(np.clip(self.settings.probe_share * samples / b, 1, 3)))
 
     def _probe_at(self, state: State, batch_size: int, updates: int) -> Proposal | None:
+        """The seconds do not depend on lr and seed: each further probe takes a cell that none had (a job runs
+        once)."""
+        taken = {(j.point, j.seed) for j in state.jobs if j.kind == "probe"}
         lrs = [p.lr for p in state.points if p.batch_size == batch_size]
-        point = Point(batch_size, lrs[len(lrs) // 2])
-        seeds = [s for s in self.context.space.all_seeds() if self.context.space.has(point, s)]
-        if not seeds:
+        middle = len(lrs) // 2
+        cells = [
+            (Point(batch_size, lrs[i]), seed)
+            for i in sorted(range(len(lrs)), key=lambda i: (abs(i - middle), i))
+            for seed in self.context.space.all_seeds()
+            if self.context.space.has(Point(batch_size, lrs[i]), seed)
+        ]
+        free = [cell for cell in cells if cell not in taken]
+        if not free:
             return None
+        point, seed = free[0]
         return Proposal(
-            "probe", point, seeds[0], f"{updates} updates for the update time", updates_limit=updates
+            "probe", point, seed, f"{updates} updates for the update time", updates_limit=updates
         )
 
     def _end(self, state: State) -> Proposal | Finished | None:
