@@ -95,6 +95,9 @@ def test_lr_column_feeds_the_learning_rate_law():
         (HEAD + "\n", "no rows"),
         ("batch_size\n16\n", "column samples_to_target is missing"),
         ("batch_size,S\n16,2\n", "column samples_to_target is missing; the table has batch_size, S"),
+        ("batch_size;samples_to_target\n16;2\n", "separate cells by commas, not semicolons"),
+        ("batch_size\tsamples_to_target\n16\t2\n", "separate cells by commas, not tabs"),
+        (HEAD + "\n16,1\x0000\n32,100\n", "in row 1 is not a number"),
         (HEAD + ",lr,lr\n16,1,2,3\n", "column lr appears 2 times"),
         (HEAD + "\n16,100\n16,110\n", "at least two batch sizes"),
         (HEAD + "\n16,100\n32,0\n", "samples_to_target=0 in row 2; it must be positive"),
@@ -125,10 +128,28 @@ def test_a_bad_table_is_one_line(text, words):
 def test_a_binary_file_is_not_a_table(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b"\x80\x81\xff\n")
-    with pytest.raises(LawError, match="not a text file"):
+    with pytest.raises(LawError, match="not UTF-8 text"):
         fit_table(path)
     with pytest.raises(LawError, match="cannot be read"):
         fit_table(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path, end, mark):
+    path = tmp_path / "table.csv"
+    path.write_bytes(mark + rows().replace("\n", end).encode())
+    assert fit_table(path) == fit_table(rows())
+
+
+def test_a_table_of_thousands_of_rows_is_fitted():
+    generator = np.random.default_rng(0)
+    sizes = np.tile(2 ** np.arange(4, 12), 500)
+    samples = 3e4 * (1 + sizes / 300) * np.exp(0.1 * generator.standard_normal(len(sizes)))
+    lines = [f"{b},{s:.6g},{i}" for i, (b, s) in enumerate(zip(sizes, samples, strict=True))]
+    law = fit_table(HEAD + ",seed\n" + "\n".join(lines) + "\n")["samples"]
+    assert law["rows"] == 4000
+    assert law["b_crit"] == pytest.approx(300, rel=0.05)
 
 
 def test_tables_that_say_little_are_fitted_with_a_warning():

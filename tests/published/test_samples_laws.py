@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from batchscout.laws import SamplesLaw, fit_samples, levels_of_points, twenty_percent_batch
+from batchscout.laws import SamplesLaw, fit_samples, fit_table, levels_of_points, twenty_percent_batch
 from batchscout.laws.best import whole_updates
 from batchscout.laws.points import PointRow
 
@@ -122,3 +122,26 @@ def test_critical_batch_size_depends_on_the_target(table):
     assert crit[0.65] / crit[0.40] == pytest.approx(10.9, abs=0.05)
     assert [x["samples"]["target"] for x in found["levels"]] == sorted(by_level)
     assert any("B_crit depends on the target" in w for w in found["warnings"])
+
+
+def test_every_published_table_goes_through_fit(table):
+    """57 benchmarks of MLPerf's rounds, Zhang's four tables, six levels of GSM8K: a law, or why there is none."""
+    tables = {}
+    for r in table("mlperf_rcp.csv"):
+        tables.setdefault((r["round"], r["benchmark"]), []).append((int(r["bs"]), float(r["mean"])))
+    for name in ("zhang2024_cbs_steps.csv", "zhang2024_cbs_steps_measured_raw.csv"):
+        for r in table(name):
+            steps = next(value for key, value in r.items() if key.startswith("steps"))
+            size = int(r["batch_size"])
+            tables.setdefault((name, r["model"]), []).append((size, size * float(steps)))
+    for r in table("cbs_rlvr_gsm8k_fits.csv"):
+        law = SamplesLaw(float(r["S_min"]) * float(r["B_star"]), float(r["B_star"]))
+        sizes = [256, 512, 1024, 2048, 8192]
+        tables["gsm8k", r["gsm8k_threshold"]] = list(zip(sizes, law.samples(sizes), strict=True))
+    tables = {name: rows for name, rows in tables.items() if len({size for size, _ in rows}) > 1}
+    assert len(tables) == 57 + 4 + 6
+    for name, rows in tables.items():
+        text = "batch_size,samples_to_target\n" + "".join(f"{b},{s:.12g}\n" for b, s in rows)
+        found = fit_table(text)
+        assert found["samples"]["rows"] == len(rows), name
+        assert found["samples"]["b_crit"] or found["warnings"], name

@@ -193,6 +193,7 @@ def _profile(
     rows: Observations, b: Array, *, gamma: float | None, small_batch: bool, noise: float | None, level: float
 ) -> Profile:
     log_b = np.log(b)
+    sizes, row_of = np.unique(log_b, return_inverse=True)  # many seeds cost little
     bounds = [(log_b.min() - _REACH, log_b.max() + _REACH)]
     if gamma is None:
         bounds.append((float(np.log(0.3)), float(np.log(12.0))))
@@ -201,7 +202,7 @@ def _profile(
     fixed = SamplesLaw(1.0, 1.0, gamma or 1.0, 1.0 if small_batch else 0.0)
     return profile(
         rows,
-        lambda shapes: log_offset(log_b, full_shape(shapes, fixed)),
+        lambda shapes: log_offset(sizes, full_shape(shapes, fixed))[:, row_of],
         tuple(bounds),
         level=level,
         noise=noise,

@@ -33,6 +33,10 @@ def extrapolation_warning(batch_size: float, scanned: tuple[float, float]) -> st
     )
 
 
+SAME_GAMMA = 0.02
+"""A γ so near to 1 (log scale) is no other form, however exactly a table without noise tells it."""
+
+
 def fit_warnings(
     rows: Observations,
     b: Array,
@@ -113,8 +117,9 @@ def richer_form_warnings(
             continue
         richer = refit(None if is_free else 1.0, small)
         gain = mine - _akaike(float(richer.best.log_likelihood[0]), k + 1, n)
-        if gain > 2:
-            value = float(np.exp(richer.shape[1 if name == "γ" else -1]))
+        value = float(np.exp(richer.shape[1 if name == "γ" else -1]))
+        is_same = name == "γ" and abs(np.log(value)) < SAME_GAMMA
+        if gain > 2 and not is_same:
             words = "γ free" if name == "γ" else "a small-batch term"
             out.append(
                 f"AICc prefers the samples law with {words} ({name}={value:.3g}, AICc lower by {gain:.1f}); "

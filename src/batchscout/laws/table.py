@@ -72,7 +72,7 @@ def read_table(path_or_text: str | Path) -> tuple[list[PointRow], list[str]]:
     names = [(name or "").strip() for name in reader.fieldnames or ()]
     for name in REQUIRED:
         if name not in names:
-            raise LawError(f"column {name} is missing; the table has {', '.join(names)}")
+            raise LawError(f"column {name} is missing; the table has {_listed(names)}")
     repeated = sorted({n for n in names if names.count(n) > 1})
     if repeated:
         raise LawError(
@@ -98,7 +98,21 @@ def _text(source: str | Path) -> str:
     except OSError as error:
         raise LawError(f"{source} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise LawError(f"{source} is not a text file; give a CSV table") from error
+        raise LawError(f"{source} is not UTF-8 text; save it as a CSV table in UTF-8") from error
+
+
+def _listed(names: Sequence[str]) -> str:
+    """What a header holds, cut short; a single name with another separator in it says so."""
+    text = ", ".join(names)
+    listed = text if len(text) <= 200 else f"{text[:200]}…"
+    other = next(
+        (n for mark, n in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")) if mark in names[0]), None
+    )
+    return (
+        f"one column, {listed!r}: separate cells by commas, not {other}"
+        if other and len(names) == 1
+        else listed
+    )
 
 
 def _row(i: int, cell: dict[str, str]) -> PointRow:
