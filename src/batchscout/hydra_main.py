@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -28,6 +29,7 @@ def start(task: Callable[..., Any]) -> None:
     os.environ[HOME] = str(home)
     arguments = list(sys.argv[1:])
     try:
+        _check_flags(arguments)
         sys.argv[1:] = with_default_sweep(arguments)
         _run(task)
     except BatchscoutError as error:
@@ -36,8 +38,28 @@ def start(task: Callable[..., Any]) -> None:
         from batchscout.hydra_errors import explain
 
         _end(explain(error, arguments, home / "conf"))
+    except ValueError as error:
+        from batchscout.hydra_errors import explain_choice
+
+        message = explain_choice(error, arguments, home / "conf")
+        if message is None:
+            raise
+        _end(message)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _check_flags(arguments: Sequence[str]) -> None:
+    """Wrong flags as one line; Hydra's parser would print its usage and end with 2."""
+    parser = get_args_parser()
+    parser.error = _end  # type: ignore[method-assign]
+    parser.exit = lambda *_: None  # type: ignore[method-assign,assignment]  # --version: Hydra prints it again
+    unknown = parser.parse_known_args(list(arguments))[1]
+    flags = [a for a in unknown if a.startswith("-")]
+    if flags:
+        _end(f"{flags[0]} is no flag of sweep.py; python sweep.py --hydra-help lists them")
+    if unknown:
+        _end(f"{unknown[0]} stands apart; type flags before or after all key=value words")
 
 
 def _run(task: Callable[..., Any]) -> None:
@@ -69,7 +91,8 @@ def with_default_sweep(arguments: Sequence[str]) -> list[str]:
     if any("," in a.partition("=")[2] and "interval(" not in a for a in listed) or any(
         "range(" in a for a in listed
     ):
-        return [*arguments, "sweep=grid"]
+        first = arguments.index(given[0])  # beside the others: flags may follow
+        return [*arguments[:first], "sweep=grid", *arguments[first:]]
     return list(arguments)
 
 

@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from batchscout.config import SweepConfig
+from batchscout.errors import ConfigError
 from batchscout.home import home
 from batchscout.hydra_overrides import (
     OPEN_GROUPS,
@@ -87,6 +88,10 @@ def single_request(
 
 def check_typed(config: DictConfig, overrides: Sequence[Override], loader: ConfigLoader) -> None:
     """Parameters of open groups against the group's file; composes once more only where some were typed."""
+    for override in overrides:
+        if override.is_delete() and not override.key_or_group.startswith("hydra"):
+            name = override.key_or_group
+            raise ConfigError(name, "(left out)", f"must be there; type {name}=null where it may be open")
     if not any(o.key_or_group.partition(".")[0] in OPEN_GROUPS and "." in o.key_or_group for o in overrides):
         return
     choices = [o.input_line for o in overrides if o.input_line and _is_group(o, loader)]
@@ -109,7 +114,10 @@ def command() -> tuple[str, ...]:
 def _place(config: DictConfig) -> tuple[Path, Path | None]:
     """(runs, directory): the directory only where it was typed, or is not of the form NAME/TIME."""
     directory = Path(str(config.hydra.sweep.dir)).absolute()
-    is_typed = any(str(o).startswith("hydra.sweep.dir=") for o in config.hydra.overrides.hydra)
+    typed = [str(o) for o in config.hydra.overrides.hydra if str(o).startswith("hydra.sweep.dir=")]
+    if typed and not typed[-1].partition("=")[2].strip("'\""):
+        raise ConfigError("hydra.sweep.dir", "", "must be a directory, as in hydra.sweep.dir=runs/mine")
+    is_typed = bool(typed)
     has_form = directory.parent.name == config.hydra.runtime.choices.get("sweep")
     if has_form and not is_typed:
         return directory.parent.parent, None

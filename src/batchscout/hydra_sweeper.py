@@ -11,6 +11,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from batchscout import app
+from batchscout.errors import ConfigError
 from batchscout.hydra_files import HydraFiles
 from batchscout.hydra_request import sweep_request
 from batchscout.plan import Plan
@@ -29,8 +30,9 @@ def sweep(
     config: DictConfig,
 ) -> None:
     """Run the whole sweep. Ends the process where the exit code is not 0. Raises ConfigError first of all."""
-    own = OmegaConf.to_container(params) if OmegaConf.is_config(params) else dict(params)
-    assert isinstance(own, dict)
+    own = OmegaConf.to_container(params) if OmegaConf.is_config(params) else params
+    if not isinstance(own, dict):
+        raise ConfigError("hydra.sweeper.params", own, "must be lists by name, as in {batch_size: '64,128'}")
     request = sweep_request(
         config, arguments, params={str(k): v for k, v in own.items()}, loader=hydra_context.config_loader
     )

@@ -168,7 +168,15 @@ def check_trainer(config: SweepConfig, space: Space) -> None:
         return
     check = load("trainer.check", trainer.check)
     for point in space.all_points():
-        check(config.job(point.batch_size, point.lr, space.seed0).to_mapping())
+        job = config.job(point.batch_size, point.lr, space.seed0).to_mapping()
+        try:
+            check(job)
+        except ConfigError:
+            raise
+        except Exception as error:  # boundary: a check of one's own says no in its own way
+            words = f"{type(error).__name__}: {error}".splitlines()[0]
+            where = f"batch_size={point.batch_size} lr={point.lr:g}"
+            raise ConfigError("trainer.check", trainer.check, f"refuses {where}: {words}") from error
 
 
 def make_settings(config: SweepConfig, space: Space, recording: RecordedSweep | None) -> SweepSettings:

@@ -43,7 +43,10 @@ class Lists:
 
     @classmethod
     def of(cls, values: Mapping[str, Listed], typed: frozenset[str]) -> Lists:
-        """From a mapping whose keys may only be the names of the lists."""
+        """From a mapping whose keys may only be the names of the lists. Raises ConfigError for an empty list."""
+        for name, listed in values.items():
+            if not isinstance(listed, Interval) and not listed:
+                raise ConfigError(name, "[]", "lists no value at all; the end of a range is left out")
         return cls(**values, typed=typed)
 
     def without_seed(self) -> Lists:

@@ -41,7 +41,7 @@ def test_a_single_run_is_a_sweep_of_one_job_in_this_process(sweep, tmp_path):
 
 
 def test_a_failing_single_run_ends_with_2(sweep, tmp_path):
-    words = ["+trainer.misbehave.fault=exception", f"hydra.run.dir={tmp_path}/one"]
+    words = ["+trainer.misbehave.fault=value_error", f"hydra.run.dir={tmp_path}/one"]
     answer = sweep(*FAST, "lr=4e-4", *words)
     assert answer.code == 2
     assert result_of(tmp_path / "one")["jobs"][0]["outcome"] == "failed"

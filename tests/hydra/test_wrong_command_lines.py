@@ -31,6 +31,22 @@ SINGLE = [
     (["lr=1e-4", "search.name=tpee"], "search=tpee is not known; did you mean search=tpe?"),
     (["hardware=replay"], "hardware.source=null must name a recorded sweep"),
     (["+batch_size=64", "lr=1e-4"], "+batch_size=64 exists already; leave the + out"),
+    (["lr=1e-4", "target=0.6"], "target=0.6 must name one of default; a value belongs to one of its keys, target.score, "),
+    (["lr=1e-4", "trainer=null"], "trainer=null must name one of policy_gradient, synthetic"),
+    (["lr=1e-4", "=3"], "=3 has no key before the ="),
+    (["lr=1e-4", "~target.score"], "target.score=(left out) must be there"),
+    (["lr=[1e-4,2e-4]"], "lr=[0.0001,0.0002] must be one number; a sweep's list is typed lr=0.0001,0.0002"),
+    (["lr=1e-4", "trainer.steepness=nan", "trainer=synthetic"], "trainer.steepness=nan must be a finite number"),
+    (["trainer=synthetic", "lr=1e-4", "trainer.misbehave.fault=hang"], "type +trainer.misbehave.fault=hang"),
+    (["trainer=synthetic", "lr=1e-4", "+trainer.misbehave.fault=oom"], "trainer.misbehave.fault=oom is unknown; use value_error"),
+    (["trainer=synthetic", "lr=1e-4", "trainer.s_min=-5"], "trainer.s_min=-5 must be above 0; did you mean 5?"),
+    (["trainer=synthetic", "lr=1e-4", "target.score=0.97"], "target.score=0.97 must be below trainer.ceiling=0.95"),
+    (["lr=1e-4", "task.digits=9"], "task.digits=9 is out of range; use 1, 2 or 3"),
+    (["lr=1e-4", "trainer.device=tpu"], "trainer.device=tpu is unknown; use auto, cpu, cuda"),
+    (["lr=1e-4", "trainer.check=os.path:join"], "trainer.check=os.path:join refuses batch_size=128 lr=0.0001: TypeError"),
+    (["zzzz=1"], "zzzz=1 is not a known key; known keys: batch_size, "),
+    (["lr=1e-4", "--frobnicate"], "--frobnicate is no flag of sweep.py"),
+    (["--cfg", "lr=1e-4"], "argument --cfg/-c: invalid choice"),
     (["hardware.qos=high", "hardware.time_limit=soon", "lr=1e-4"], "hardware.time_limit=soon must be minutes"),
 ]  # fmt: skip
 
@@ -39,6 +55,7 @@ SINGLE = [
 def test_a_wrong_single_run_is_refused_in_one_line(sweep, tmp_path, words, message):
     answer = sweep(*words, f"hydra.run.dir={tmp_path}/run")
     assert message in answer.error
+    assert len(answer.error) < 400
     assert answer.code == 1
     assert not list(tmp_path.iterdir())
 
@@ -61,6 +78,12 @@ MULTI = [
     (["sweep=search", "hardware=replay", "hardware.source=/nope"], "hardware.source=/nope must name a recorded sweep"),
     (["sweep=search", "search=random", "search.tolerance=0"], "search.tolerance=0 must be above 0"),
     (["hardware.slots=0"], "hardware.slots=0 must be at least 1"),
+    (["lr=1e-4", "name=.."], "name=.. must be a folder's name, as in name=sweep"),
+    (["lr=1e-4", "name=a/b"], "name=a/b must be a folder's name, as in name=a-b"),
+    (["lr=1e-4", "batch_size=range(1,0)"], "batch_size=[] lists no value at all"),
+    (["lr=1e-4", "seed=range(3,1)"], "seed=[] lists no value at all"),
+    (["hydra.sweeper.params=3"], "hydra.sweeper.params=3 must be lists by name"),
+    (["hydra.sweep.dir="], "hydra.sweep.dir= must be a directory"),
     (["hydra.sweep.dir=a,b"], "hydra.sweep.dir=a,b"),
 ]  # fmt: skip
 

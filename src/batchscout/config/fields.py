@@ -73,7 +73,8 @@ def unknown_key(name: str, value: Any, known: Iterable[str]) -> ConfigError:
     meant = nearest_key(name, names)
     section = name.rpartition(".")[0]
     peers = [n for n in names if n.rpartition(".")[0] == section]
-    advice = f"did you mean {meant}?" if meant else f"known keys: {', '.join(peers or names)}"
+    choices = peers or sorted({n.partition(".")[0] for n in names})
+    advice = f"did you mean {meant}?" if meant else f"known keys: {', '.join(choices)}"
     return ConfigError(name, value, f"is not a known key; {advice}")
 
 
@@ -147,7 +148,20 @@ def _as_mapping(value: Any, name: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         raise ConfigError(name, value, "must be a group of key: value pairs")
+    _refuse_nonfinite(value, name.removesuffix(".parameters"))
     return {str(k): v for k, v in value.items()}
+
+
+def _refuse_nonfinite(value: Any, name: str) -> None:
+    """No file of ours can hold NaN or infinity, nor would a trainer know what to do with them."""
+    if isinstance(value, Mapping):
+        for key_, inner in value.items():
+            _refuse_nonfinite(inner, f"{name}.{key_}")
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _refuse_nonfinite(inner, name)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(name, value, f"must be a finite number; as a word it is typed {name}=\\'{value}\\'")
 
 
 def _as_bool(value: Any, name: str, limits: Limits) -> bool:
@@ -157,6 +171,7 @@ def _as_bool(value: Any, name: str, limits: Limits) -> bool:
 
 
 def _as_int(value: Any, name: str, limits: Limits) -> int:
+    _refuse_list(value, name)
     number = _number(value)
     if number is None or not math.isfinite(number):
         raise ConfigError(name, shown(value), f"must be a whole number{_advice(limits, whole=True)}")
@@ -172,7 +187,14 @@ def _as_int(value: Any, name: str, limits: Limits) -> int:
     return int(number)
 
 
+def _refuse_list(value: Any, name: str) -> None:
+    if isinstance(value, (list, tuple)) and value:
+        text = ",".join(map(str, value))
+        raise ConfigError(name, f"[{text}]", f"must be one number; a sweep's list is typed {name}={text}")
+
+
 def _as_float(value: Any, name: str, limits: Limits) -> float:
+    _refuse_list(value, name)
     number = _number(value)
     if number is None or not math.isfinite(number):
         raise ConfigError(name, shown(value), f"must be a finite number{_advice(limits, whole=False)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from batchscout.config.fields import unknown_choice
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 def check_sweep(config: SweepConfig) -> None:
     """Raises ConfigError for values of a sweep that contradict each other."""
+    if not re.fullmatch(r"\w[\w.+-]*", config.name):
+        fitting = re.sub(r"[^\w.+-]+", "-", config.name).strip("-.") or "sweep"
+        raise ConfigError("name", config.name, f"must be a folder's name, as in name={fitting}")
     check_target(config.target, config.task)
     _check_lr_rule(config)
     _check_search(config)

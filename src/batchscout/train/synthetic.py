@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from batchscout.config.fields import Limits, convert
+from batchscout.errors import ConfigError
 from batchscout.measure.reporter import Reporter
 from batchscout.train.misbehaviour import Misbehaviour
 
@@ -76,11 +78,34 @@ class SyntheticLaw:
 
     def score(self, samples: float, samples_to_target: float) -> float:
         """Expected score: ``start`` at 0, ``target`` at ``samples_to_target``, always below ``ceiling``."""
-        if samples <= 0:
+        if samples <= 0 or self.start >= self.target:
             return self.start
         odds = (self.target - self.start) / (self.ceiling - self.target)
         grown: float = odds * (samples / samples_to_target) ** self.steepness
         return self.start + (self.ceiling - self.start) * grown / (1 + grown)
+
+
+ABOVE_0, AT_LEAST_0, SHARE = Limits(above=0), Limits(least=0), Limits(0, None, 1)
+RANGES = {
+    **dict.fromkeys(("s_min", "b_crit", "lr_reference", "reference_batch_size", "time_scale"), ABOVE_0),
+    **dict.fromkeys(("a", "b", "curvature", "seed_noise", "steepness", "lr_limit"), AT_LEAST_0),
+    **dict.fromkeys(("start", "ceiling", "sampling_share"), SHARE),
+    "lr_exponent": Limits(),
+}
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a world that cannot be; the trainer's `check`."""
+    trainer = config["trainer"]
+    for name, limits in RANGES.items():
+        if name in trainer:
+            convert(float, trainer[name], f"trainer.{name}", limits)
+    Misbehaviour.from_settings(trainer.get("misbehave") or {})
+    ceiling, score = trainer.get("ceiling", SyntheticLaw.ceiling), config["target"]["score"]
+    if config["target"]["direction"] == "max" and score >= ceiling:
+        raise ConfigError(
+            "target.score", score, f"must be below trainer.ceiling={ceiling:g}, which no score reaches"
+        )
 
 
 def train(config: Mapping[str, Any], reporter: Reporter) -> None:

@@ -21,7 +21,7 @@ class BatchscoutSweeper(Sweeper):
     """Runs a sweep of batch sizes and learning rates; see batchscout.hydra_sweeper."""
 
     def __init__(self, params: dict[str, Any] | None = None) -> None:
-        self.params = params or {}
+        self.params = {} if params is None else params
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config

@@ -26,6 +26,19 @@ from batchscout.train.policy_gradient.settings import check
             {"evaluation": {"prompts": 513}},
             "evaluation.prompts=513 exceeds the task's 512 held-out prompts",
         ),
+        (
+            {"task": {"name": "addition", "digits": 1, "held_out": 512}},
+            "task.held_out=512 is out of range; use 1 to 27",
+        ),
+        ({"trainer": {"threads": 0}}, "trainer.threads=0 must be at least 1; nearest: 1"),
+        (
+            {"trainer": {"lr_warmup_samples": -1}},
+            "trainer.lr_warmup_samples=-1 must be at least 0; nearest: 0",
+        ),
+        (
+            {"trainer": {"betas": [0.9, 1.0]}},
+            "trainer.betas=[0.9, 1.0] must be two numbers from 0 to below 1, as in [0.9,0.95]",
+        ),
     ],
 )
 def test_wrong_settings_are_one_clear_line(
