@@ -94,7 +94,7 @@ def test_another_target_is_one_error_unless_it_is_accepted(sweep, tmp_path, sour
     assert answer.code == 1
     assert "target.score 0.8 and 0.7 (there and here)" in answer.error
     assert "new_gpu.accept=[target.score]" in answer.error
-    answer, result = on_new(sweep, tmp_path, source, other, "new_gpu.accept=[target.score]")
+    answer, result = on_new(sweep, tmp_path, source, other, "new_gpu.accept=[target.score]", "budget.jobs=1")
     assert answer.code == 0, answer.err
     assert result["target"] == 0.7
     assert json.loads((tmp_path / "there" / "source.json").read_text())["accepted"] == ["target.score"]

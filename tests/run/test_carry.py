@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.made_sweep import Made, make_sweep
 
@@ -16,6 +18,9 @@ TARGET = Target(score=0.7)
 @pytest.fixture
 def source(tmp_path):
     make_sweep(tmp_path / "source", Made())
+    record = json.loads((tmp_path / "source" / "sweep.json").read_text())
+    record["config"]["trainer"] = {"name": "made", "function": "made:train", "precision": "fp32"}
+    (tmp_path / "source" / "sweep.json").write_text(json.dumps(record))
     return tmp_path / "source"
 
 
@@ -30,7 +35,7 @@ def test_the_same_work_is_carried_over(source):
 
 def test_another_precision_is_refused_and_named(source):
     identity = {**read_finished(source).identity, "trainer.precision": "bf16"}
-    with pytest.raises(ConfigError, match=r"trainer\.precision None and bf16.*accept=\[trainer\.precision\]"):
+    with pytest.raises(ConfigError, match=r"trainer\.precision fp32 and bf16.*accept=\[trainer\.precision\]"):
         ask(source, identity=identity)
     assert ask(source, identity=identity, accept=["trainer.precision"]).accepted == ("trainer.precision",)
     assert ask(source, identity=identity, accept=["trainer"]).accepted == ("trainer.precision",)
