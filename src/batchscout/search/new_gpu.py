@@ -23,7 +23,7 @@ from scipy import stats
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, law, record_of
 from batchscout.search.belief.curve_shape import CurveBlock, lattice, ln_likelihood
-from batchscout.search.belief.posterior import curve_block
+from batchscout.search.belief.posterior import Posterior, curve_block
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -56,10 +56,13 @@ known
 this well; elsewhere it is watched as any suspect job is."""
 WORTH = 0.02
 """Expected regret that a further job must remove per best-time that it costs."""
-PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.025, 0.4
-"""Share of a job that a probe may cost. Least probability that a batch size is best, times the sd of ln
-seconds there, that is worth a probe; and per
-best-time that the probe costs."""
+UNPROBED_SD = 0.25
+"""sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others
+says."""
+PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.03, 0.3
+"""Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there,
+that is
+worth a probe; and the same per best-time that the probe costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +216,10 @@ class NewGpuSearch(TimeToTargetSearch):
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
         """A verifying run ends once its samples are known: as early as the risk that it diverges allows."""
         reason = super().stop(job, jobs)
-        if reason is not None or job.kind != "verify" or job.curve is None:
+        if reason is not None or job.kind != "verify" or job.curve is None or not self.carried:
             return reason
+        if self.transfer(jobs).is_failed:
+            return None
         record = record_of(job, self.context.target)
         if record.evaluations < 3:
             return None
@@ -238,14 +243,19 @@ class NewGpuSearch(TimeToTargetSearch):
         is_shared = self.context.overhead_seconds > 0
         if not is_shared and any(j.kind == "probe" and not j.is_final for j in state.jobs):
             return None
-        probed = {j.point.batch_size for j in state.jobs if j.kind == "probe"}
-        view, sd = state.prospects, state.update_time.sd
-        winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
+        seen = {j.point.batch_size for j in state.jobs if j.kind == "probe" or j.curve is not None}
+        view = state.prospects
+        usable = np.where(view.diverges < 0.5, view.ln_seconds, np.inf)
         best: tuple[float, int, int] | None = None
-        for i, b in enumerate(state.batch_sizes):
-            if b >= state.memory_limit or b in probed:
+        for b in state.batch_sizes:
+            if b >= state.memory_limit or b in seen:
                 continue
-            worth = float((winner == b).mean() * min(float(sd[i]), 1.0))
+            behind = usable[:, state.batch == b].min(1) - view.ln_best
+            behind = behind[np.isfinite(behind)]
+            if not len(behind):
+                continue
+            spread = float(np.hypot(behind.std(), UNPROBED_SD))
+            worth = float(stats.norm.cdf(-np.median(behind) / spread)) * spread
             samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
             updates = int(np.clip(PROBE_SHARE * samples / b, 1, 4))
             # of a job at this batch size, which is about the best where the probe is worth anything
@@ -292,8 +302,14 @@ class NewGpuSearch(TimeToTargetSearch):
 def check_transfer(belief: Belief, carried: Sequence[JobRecord], records: Sequence[JobRecord]) -> Transfer:
     """Ended jobs against the carried records alone; those whose own curve does not say S are left out."""
     posterior = belief.posterior(carried)
-    told = [(r, own) for r in records if (own := _own_samples(belief, carried, r)) is not None]
-    if posterior.evidence is None or not told:
+    if posterior.evidence is None or not records:
+        return Transfer()
+    told = [
+        (r, own)
+        for r, risk in zip(records, _divergence(posterior, records), strict=True)
+        if (r.is_reached or risk < SAFE) and (own := _own_samples(belief, carried, r)) is not None
+    ]
+    if not told:
         return Transfer()
     batch = np.array([float(r.batch_size) for r, _ in told])
     log2_lr = np.log2([r.lr for r, _ in told])
@@ -317,6 +333,12 @@ def check_transfer(belief: Belief, carried: Sequence[JobRecord], records: Sequen
         for i, (r, _) in enumerate(told)
     )  # fmt: skip
     return Transfer(checks, chance)
+
+
+def _divergence(posterior: Posterior, records: Sequence[JobRecord]) -> Array:
+    """(n,) probability that a job at each record's point diverges: its curve then says nothing of S."""
+    batch, log2_lr = np.array([float(r.batch_size) for r in records]), np.log2([r.lr for r in records])
+    return np.asarray(posterior.ln_samples(batch, log2_lr)[1].mean(0))
 
 
 def _own_samples(
