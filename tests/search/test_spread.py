@@ -35,6 +35,13 @@ def test_scatter_beside_a_smooth_curve_tells_the_noise_of_jobs_that_ran_once() -
     assert math.sqrt(np.mean([f.deviation**2 for f in found])) == pytest.approx(0.11, rel=0.1)
 
 
+def test_a_machine_with_moods_adds_to_the_scatter() -> None:
+    smooth = {b: 1e4 * (1 + b / 300) for b in (16, 32, 64, 128, 256)}
+    moody = [[1.0, 1.2], [2.0, 2.4]]
+    assert spread([], smooth, moody).deviation == pytest.approx(math.log(1.2) / math.sqrt(2), rel=0.02)
+    assert spread([], smooth, [[1.0], [2.0]]).deviation < 0.01
+
+
 def test_intervals_from_scatter_cover_the_truth_in_nine_of_ten() -> None:
     hits = []
     for seed in range(400):

@@ -78,10 +78,10 @@ def _comparison(found: NoiseScale, samples: Mapping[str, Any] | None) -> str:
     """Predicted against measured, in words."""
     if found.b_noise is None:
         return "the gradients do not resolve a noise scale, so they predict no b_crit"
-    predicted = f"gradients predict b_crit={found.b_noise:.3g}"
+    predicted = f"gradients predict b_crit={_short(found.b_noise)}"
     if not samples or not samples["b_crit"]:
         return f"{predicted}; none was measured to hold against it"
-    measured = f"{predicted}, measured is {samples['b_crit']:.3g}"
+    measured = f"{predicted}, measured is {_short(samples['b_crit'])}"
     if samples.get("target") is not None:
         measured += f" at target {samples['target']:g}"
     if _overlap(found.interval, tuple(samples["b_crit_interval"])):
@@ -91,6 +91,11 @@ def _comparison(found: NoiseScale, samples: Mapping[str, Any] | None) -> str:
         return f"{measured}: the prediction is below what these batch sizes resolve"
     factor, side = (ratio, "above") if ratio > 1 else (1 / ratio, "below")
     return f"{measured}: the prediction is a factor {factor:.2g} {side} it"
+
+
+def _short(value: float) -> str:
+    """Three digits, written out."""
+    return f"{float(f'{value:.3g}'):,.15g}"
 
 
 def _overlap(one: Interval, other: Interval) -> bool:

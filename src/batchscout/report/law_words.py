@@ -63,7 +63,7 @@ def _best_words(best: Mapping[str, Any] | None) -> list[Fact]:
     if best["probability_best"] is not None:
         text += f", the best with probability {percent(best['probability_best'])}"
     ties = [size for size in best["near_ties"] if size != best["batch_size"]]
-    return [("best batch size by the laws", text + (f"; near ties: {listed(ties)}" if ties else ""))]
+    return [("best batch size by the laws", text + (f"; not excluded at 1%: {listed(ties)}" if ties else ""))]
 
 
 def _methods(laws: Mapping[str, Any]) -> list[Fact]:

@@ -108,8 +108,22 @@ def pool_points(
     for job in jobs:
         by_point[job.point].append(job)
     ways = {p: [w for j in js if (w := _way(j, target, level))] for p, js in by_point.items()}
-    noise = spread([[w.seconds for w in found] for found in ways.values()], _least_samples(by_point, ways))
+    times, paces = [[w.seconds for w in found] for found in ways.values()], _paces(by_point, target, level)
+    noise = spread(times, _least_samples(by_point, ways), paces)
     return [_pool(p, by_point[p], ways[p], noise, target, level) for p in sorted(by_point)]
+
+
+def _paces(
+    by_point: Mapping[Point, Sequence[JobObservation]], target: Target, level: float | None
+) -> list[list[float]]:
+    """update_seconds of the jobs of each batch size, probes included."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for point, jobs in by_point.items():
+        for job in jobs:
+            known = measurement(job, target, level)
+            if known is not None and known.update_seconds:
+                found[point.batch_size].append(known.update_seconds)
+    return list(found.values())
 
 
 def _least_samples(

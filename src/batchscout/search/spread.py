@@ -21,7 +21,7 @@ ENOUGH = 4
 """Degrees of freedom from seeds that make the batch sizes' scatter dispensable."""
 LEAST_SIZES = 5
 """Batch sizes that show a scatter."""
-_CRITICAL = np.geomspace(0.1, 100.0, 25)
+_CRITICAL = np.geomspace(0.1, 100.0, 61)
 
 Array = NDArray[np.float64]
 
@@ -38,22 +38,35 @@ class Spread:
         return quantile(self.freedom) * self.deviation / math.sqrt(jobs) if self.freedom else 0.0
 
 
-def spread(times: Sequence[Sequence[float]], samples: Mapping[int, float]) -> Spread:
+def spread(
+    times: Sequence[Sequence[float]],
+    samples: Mapping[int, float],
+    paces: Sequence[Sequence[float]] = (),
+) -> Spread:
     """From repeats, and from scatter where there are few of them.
 
     times    T of the jobs of each setting
     samples  batch size → S at its best lr; {} where the settings are no grid, so that S need not be smooth
+    paces    update_seconds of the jobs of each batch size: what the machine's moods add to the scatter of S
     """
+    squares, freedom = _within(times)
+    if freedom < ENOUGH and len(samples) >= LEAST_SIZES:
+        more, left = _scatter(samples)
+        moods, jobs = _within(paces)
+        more += left * moods / max(jobs, 1)
+        squares, freedom = squares + more, freedom + left
+    return Spread(math.sqrt(squares / freedom), freedom) if freedom else Spread()
+
+
+def _within(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Sum of squares of logs about each group's mean, and its degrees of freedom."""
     squares, freedom = 0.0, 0
-    for found in times:
+    for found in groups:
         if len(found) > 1:
             logs = np.log(found)
             squares += float(((logs - logs.mean()) ** 2).sum())
             freedom += len(found) - 1
-    if freedom < ENOUGH and len(samples) >= LEAST_SIZES:
-        more, left = _scatter(samples)
-        squares, freedom = squares + more, freedom + left
-    return Spread(math.sqrt(squares / freedom), freedom) if freedom else Spread()
+    return squares, freedom
 
 
 def _scatter(samples: Mapping[int, float]) -> tuple[float, int]:
