@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 HINT = 0.1
 """Weight of a carried job once the transfer has failed."""
-CHANCE, CHECKED = 0.01, 4
+CHANCE, CHECKED = 0.05, 3
 """The transfer fails when what the first jobs say (at most CHECKED of them) had less than this chance."""
 KNOWN = 0.2
 """A job takes part in the check once its own curve says ln S to this standard deviation."""
@@ -165,6 +165,8 @@ class NewGpuSearch(TimeToTargetSearch):
         probe = self._probe(state)
         if probe is not None:
             return probe
+        if state.running:  # few jobs, each decided by what the last one said: not by how many slots there are
+            return None
         is_first = not any(j.kind != "probe" for j in state.jobs)
         if is_first or self._is_settled(state):
             return self._verify(state)

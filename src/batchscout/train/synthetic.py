@@ -5,9 +5,9 @@
     update_seconds(B) = a + b · B
 
 The score of n samples is a sigmoid in log n through ``target`` at S, and ``start`` at 0; each evaluation
-counts right answers of ``evaluation.prompts`` questions (binomial noise). It waits on the reporter's clock,
-so that it runs on virtual time too, and imports no torch, so that it starts fast. ``trainer.misbehave``
-lets it fail.
+counts right answers of ``evaluation.prompts`` questions (binomial noise). ``by_gpu`` gives GPU types other
+values, as {h100: {a: 0.2}}: another speed is no other trainer. It waits on the reporter's clock, so that it
+runs on virtual time too, and imports no torch, so that it starts fast. ``trainer.misbehave`` lets it fail.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ class SyntheticJob:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         trainer = config["trainer"]
+        trainer = {**trainer, **(trainer.get("by_gpu") or {}).get(config.get("gpu") or "", {})}
         named = {name: trainer[name] for name in SyntheticLaw.__dataclass_fields__ if name in trainer}
         self.law = SyntheticLaw(**{"target": config["target"]["score"], **named})
         self.batch_size, self.lr, self.seed = config["batch_size"], config["lr"], config["seed"]
