@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -464,6 +466,61 @@ def test_leftovers_of_an_attempt_that_died_while_it_saved_are_removed(job: Any) 
     job.update(second)
     job.save(second)
     assert [p.name for p in (job.directory / "checkpoint").iterdir()] == ["1"]
+
+
+def test_half_a_checkpoint_that_a_death_left_while_it_was_removed_is_none(job: Any) -> None:
+    """Seen: `checkpoint/4` without its reporter.json made every later attempt fail."""
+    first = job.open()
+    for _ in range(2):
+        job.update(first)
+        job.save(first)
+    (job.directory / "checkpoint" / "1" / "reporter.json").unlink()
+    second = job.open()
+    assert second.resume_path() == job.directory / "checkpoint" / "2"
+    second.resume()
+    for _ in range(2):
+        job.update(second)
+        job.save(second)
+    assert sorted(p.name for p in (job.directory / "checkpoint").iterdir()) == ["3", "4"]
+
+
+@pytest.mark.parametrize("call", range(1, 30))
+def test_a_death_at_any_step_of_publishing_leaves_a_checkpoint_to_resume_from(
+    job: Any, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call-th operation on the file system is the last one that is done."""
+
+    class Death(BaseException):
+        pass
+
+    first = job.open()
+    for _ in range(2):
+        job.update(first)
+        job.save(first)
+    job.update(first)
+    done = iter(range(1, 1000))
+
+    def dying(function: Any) -> Any:
+        def step(*words: Any, **more: Any) -> Any:
+            if next(done) > call:
+                raise Death
+            return function(*words, **more)
+
+        return step
+
+    for name in ("rename", "mkdir", "unlink", "rmdir", "fsync"):
+        monkeypatch.setattr(os, name, dying(getattr(os, name)))
+    with contextlib.suppress(Death):
+        job.save(first)
+    monkeypatch.undo()
+    second = job.open()
+    path = second.resume_path()
+    assert path is not None
+    assert path.name in ("2", "3")
+    second.resume()
+    job.update(second)
+    job.save(second)
+    assert second.resume_path() == job.directory / "checkpoint" / str(second.updates)
 
 
 def test_resume_comes_first_and_needs_a_checkpoint(job: Any) -> None:

@@ -23,12 +23,12 @@ KEPT = 2
 
 
 def published(job_dir: Path) -> list[Path]:
-    """Published checkpoints, by updates."""
+    """Published checkpoints, by updates. One without its state is what a death left of a removal."""
     try:
-        found = [path for path in (Path(job_dir) / CHECKPOINTS).iterdir() if path.name.isdigit()]
+        folders = [path for path in (Path(job_dir) / CHECKPOINTS).iterdir() if path.name.isdigit()]
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda path: int(path.name))
+    return sorted((p for p in folders if (p / STATE).exists()), key=lambda path: int(path.name))
 
 
 def newest(job_dir: Path) -> Path | None:
@@ -90,19 +90,25 @@ class Checkpoints:
         _flush(saved)
         final = self._directory / str(updates)
         if final.exists():  # written before at this update; a directory cannot be renamed onto it
-            obsolete = self._directory / f".{updates}-obsolete.tmp"
-            discard(obsolete)
-            final.rename(obsolete)
-            discard(obsolete)
+            self._retire(final)
         saved.rename(final)
         _flush(self._directory)
         self._lineage = [*(name for name in self._lineage if name != final.name), final.name][-KEPT:]
         leftovers = self._directory.glob(".*.tmp")  # of attempts that died while they saved
-        obsolete_ones = [p for p in published(self._directory.parent) if p.name not in self._lineage]
-        for path in (*leftovers, *obsolete_ones):
+        for path in leftovers:
             discard(path)
+        for path in self._directory.glob("[0-9]*"):
+            if path.name not in self._lineage:
+                self._retire(path)
         self.updates, self._written = updates, self._clock.perf()
         return final
+
+    def _retire(self, path: Path) -> None:
+        """Remove a published one: out of sight at once, since a death may leave any part of a removal."""
+        gone = self._directory / f".{path.name}-{self._attempt:03d}-obsolete.tmp"
+        discard(gone)
+        path.rename(gone)
+        discard(gone)
 
 
 def discard(path: Path) -> None:
