@@ -195,9 +195,7 @@ class TimeToTargetSearch:
         if not free:
             return None
         point, seed = free[0]
-        return Proposal(
-            "probe", point, seed, f"{updates} updates for the update time", updates_limit=updates
-        )
+        return Proposal("probe", point, seed, f"{updates} updates for the update time", updates_limit=updates)
 
     def _end(self, state: State) -> Proposal | Finished | None:
         """Verification or the end, once the recommendation is settled."""
