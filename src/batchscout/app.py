@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from batchscout.search.factory import build_search
 from batchscout.search.protocol import Search
 from batchscout.start_model import with_start_model
 
+SHOWN_FAILURES = 8
 WIDTH = 140
 """Columns of text that does not go to a terminal."""
 
@@ -51,7 +52,7 @@ def run(
     if plan.config.dry_run:
         from batchscout.dry_run import describe
 
-        print(describe(plan, directory))
+        print(describe(plan, directory, is_resumed=is_resumed))
         return ExitCode.OK
     if is_resumed:
         print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
@@ -103,7 +104,11 @@ def run_plan(
         source=None if plan.config.hardware.executor == "debug" else plan.request.home,
     )
     if code != ExitCode.INTERRUPTED:  # a person who typed Ctrl-C wants the terminal back
-        conclude(plan, directory, links())
+        try:
+            conclude(plan, directory, links())
+            sys.stdout.flush()
+        except BrokenPipeError:  # nobody reads on (`… | head`), which is no fault of the sweep
+            sys.stdout = None
     return code
 
 
@@ -180,6 +185,8 @@ def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
     if result is None:
         return
     say_result(result)
+    for line in failures(result, directory):
+        print(line)
     if (directory / "report.html").is_file():
         print(f"report   {directory / 'report.html'}")
     print(f"results  {directory}")
@@ -189,10 +196,21 @@ def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
 
 def say_result(result: dict[str, Any]) -> None:
     """The table, one row a batch size, and the recommendation in one sentence."""
-    from rich.console import Console
-
+    from batchscout.report.console import QuietConsole
     from batchscout.report.sentence import recommendation
     from batchscout.report.table import render
 
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(render(result))
+    QuietConsole(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(render(result))
     print(recommendation(result))
+
+
+def failures(result: Mapping[str, Any], directory: Path) -> Iterator[str]:
+    """The jobs that failed and why, the first SHOWN_FAILURES of them."""
+    failed = [row for row in result["jobs"] if row["outcome"] == "failed"]
+    for row in failed[:SHOWN_FAILURES]:
+        setting = f"batch_size={row['batch_size']} lr={row['lr']:g} seed={row['seed']}"
+        yield f"failed   {row['id']} ({setting}): {row['message'] or row['reason']}"
+    if len(failed) > SHOWN_FAILURES:
+        yield f"failed   {len(failed) - SHOWN_FAILURES} more"
+    if failed and (directory / "jobs" / failed[0]["id"] / "log").is_dir():
+        yield f"logs     batchscout logs {directory} {failed[0]['id']}"

@@ -17,16 +17,19 @@ MANY = 8
 """Learning rates of one batch size that are still listed one by one."""
 
 
-def describe(plan: Plan, directory: Path) -> str:
-    """The text that dry_run=true prints. Nothing is submitted and nothing below `directory` is written."""
-    return "\n".join([*_jobs(plan, directory), *_arithmetic(plan), *_cost(plan), *_script(plan)])
+def describe(plan: Plan, directory: Path, *, is_resumed: bool = False) -> str:
+    """The text that dry_run=true prints. Nothing is submitted and nothing below `directory` is written.
+
+    is_resumed  an unfinished sweep lies there
+    """
+    return "\n".join([*_jobs(plan, directory, is_resumed), *_arithmetic(plan), *_cost(plan), *_script(plan)])
 
 
-def _jobs(plan: Plan, directory: Path) -> Iterator[str]:
+def _jobs(plan: Plan, directory: Path, is_resumed: bool) -> Iterator[str]:
     config, space = plan.config, plan.space
     points, seeds = len(space.all_points()), len(space.all_seeds())
     yield f"sweep      {config.name}, search={config.search.name}; nothing is submitted (dry_run=true)"
-    yield f"directory  {directory}"
+    yield f"directory  {directory}{', unfinished: goes on (fresh=true starts anew)' if is_resumed else ''}"
     kind = "" if config.search.name == "grid" else "at most "
     seeds_word = f"{seeds} seed{'s' if seeds > 1 else ''}"
     yield f"jobs       {kind}{plan.planned_jobs}, from {points} points × {seeds_word}"

@@ -45,6 +45,9 @@ def start(task: Callable[..., Any]) -> None:
         if message is None:
             raise
         _end(message)
+    except BrokenPipeError:  # `… dry_run=true | head`: nobody reads on
+        sys.stdout = None
+        sys.exit(EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 

@@ -47,6 +47,36 @@ def test_a_failing_single_run_ends_with_2(sweep, tmp_path):
     assert result_of(tmp_path / "one")["jobs"][0]["outcome"] == "failed"
 
 
+def test_c02_c17_every_failed_job_is_in_the_summary_and_has_its_own_log(tmp_path):
+    """The batch of 64 is well, both others raise; a sweep with an answer still ends with 0."""
+    place = f"hydra.sweep.dir={tmp_path}/s"
+    words = ["batch_size=64,256,512", "lr=4e-4", "+trainer.misbehave.fault=runtime_error"]
+    out = run("-m", *FAST, *words, "+trainer.misbehave.above_batch_size=64", place, cwd=tmp_path)
+    for batch_size in (256, 512):
+        job = f"b{batch_size}-lr0.0004-s0"
+        assert f"failed   {job} (batch_size={batch_size} lr=0.0004 seed=0): RuntimeError: synthetic" in out
+        log = (tmp_path / "s" / "jobs" / job / "log" / "001.log").read_text()
+        assert "Traceback (most recent call last)" in log
+        assert "RuntimeError: synthetic failure" in log
+    result = result_of(tmp_path / "s")
+    assert [job["outcome"] for job in result["jobs"]] == ["reached", "failed", "failed"]
+    assert result["status"] == "complete"
+
+
+def test_a_reader_that_goes_away_ends_no_sweep(tmp_path):
+    """`python sweep.py -m … | head -1`."""
+    words = ["-m", *FAST, "hardware=debug", "batch_size=64,256", "lr=4e-4", f"hydra.sweep.dir={tmp_path}/s"]
+    with subprocess.Popen(
+        [sys.executable, ROOT / "sweep.py", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+    ) as process:  # fmt: skip
+        process.stdout.close()
+        error = process.stderr.read()
+    assert process.returncode == 0, error
+    assert error == ""
+    assert result_of(tmp_path / "s")["status"] == "complete"
+
+
 def test_a_local_grid_writes_every_file_that_is_promised(tmp_path):
     run("-m", *FAST, "batch_size=64,256", "lr=4e-4", f"hydra.sweep.dir={tmp_path}/s", cwd=tmp_path)
     assert result_of(tmp_path / "s")["status"] == "complete"

@@ -118,6 +118,7 @@ def test_c03_identical_failures_at_the_start_end_the_sweep(tmp_path: Path) -> No
     outcomes = list(sweep.outcomes.values())
     assert outcomes.count("failed") == 3
     assert outcomes.count("cancelled") == 13
+    assert sweep.events[-1]["explanation"].startswith("stopped by max_failures; mend the cause")
     assert {row["reason"] for row in sweep.result["jobs"] if row["outcome"] == "cancelled"} == {
         "max_failures"
     }
@@ -247,6 +248,7 @@ def test_budget_of_jobs_ends_the_sweep_as_exhausted(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     assert sweep.run(settings(budget=Budget(jobs=2))) is ExitCode.OK
     assert sweep.result["status"] == "exhausted"
+    assert sweep.events[-1]["explanation"].startswith("a budget ended")
     assert len(sweep.cluster.submits()) == 2
     assert sweep.run(settings(budget=Budget(jobs=4))) is ExitCode.OK
     assert sweep.result["status"] == "complete"

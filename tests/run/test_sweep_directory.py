@@ -70,7 +70,7 @@ def test_what_changes_no_measurement_is_simply_taken(tmp_path: Path, changes: di
         ({"caps__samples": 2000}, r"caps\.samples=2000 \(was 1000\)"),
         ({"hardware__gpu": "H2"}, r"hardware\.gpu=H2 \(was H1\)"),
         ({"target__score": 0.9}, r"target\.score=0\.9 \(was 0\.8\)"),
-        ({"trainer__depth": 2}, r"trainer\.depth=2 \(was None\)"),
+        ({"trainer__depth": 2}, r"trainer\.depth=2 \(was null\)"),
         ({"trainer__width": 16, "caps__samples": 5}, r"caps\.samples=5 .*trainer\.width=16"),
     ],
 )

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from batchscout.clock import Clock, RealClock
 from batchscout.measure.outcome import Outcome
+from batchscout.report.console import QuietConsole
 from batchscout.report.numbers import NOTHING, count, digits, duration, rate
 from batchscout.report.sentence import setting
 from batchscout.run.listener import SweepView
@@ -23,7 +24,12 @@ REFRESH_SECONDS = 0.25  # of the live table
 HEARTBEAT_SECONDS = 60.0  # between plain lines when nothing ends
 SHOWN = 12  # running jobs in the live table
 BROKEN = (Outcome.FAILED, Outcome.DIVERGED, Outcome.INFEASIBLE)
-SAID = {"max_failures", "budget", "finish", "interrupt", "retry"}  # decisions that are not a job's own end
+SAID = {
+    "max_failures",
+    "budget",
+    "finish",
+    "retry",
+}  # decisions that are not a job's own end; an interrupt is said by all controllers
 LONGEST = 300  # characters of a reason on the terminal; the report has all of it
 
 
@@ -34,7 +40,7 @@ class LiveView:
     """
 
     def __init__(self, console: Console | None = None, clock: Clock | None = None) -> None:
-        self._console = console or Console(highlight=False)
+        self._console = console or QuietConsole(highlight=False)
         self._clock = clock or RealClock()
         self._live: Live | None = None
         self._ended: set[str] = set()

@@ -15,7 +15,8 @@ def recommendation(result: Mapping[str, Any]) -> str:
     """
     answer = result["recommendation"]
     if answer is None:
-        return f"{_without_answer(result)}; {spent(result)}."
+        yet = " so far" if result["status"] == "running" else ""
+        return f"{_without_answer(result)}; {spent(result)}{yet}."
     parts = [f"{setting(answer)} reaches score {digits(result['target'])} soonest"]
     if answer["time_to_target"] is not None:
         parts[0] += f", in {duration(answer['time_to_target'])}{_interval(answer)}"
@@ -40,7 +41,7 @@ def setting(point: Mapping[str, Any]) -> str:
 
 def spent(result: Mapping[str, Any]) -> str:
     """What the sweep cost, in jobs, training time, GPU-hours and money as far as these are counted."""
-    cost, jobs = result["cost"], len(result["jobs"])
+    cost, jobs = result["cost"], sum(bool(row["attempts"]) for row in result["jobs"])
     text = f"this took {jobs} job{'s' if jobs != 1 else ''} and {duration(cost['seconds'])} of training"
     extra = []
     if cost["gpu_hours"]:

@@ -297,9 +297,15 @@ class Controller:
             status = "exhausted" if self._choice.is_exhausted or not self._is_complete() else "complete"
             all_failed = bool(run) and all(r.outcome is Outcome.FAILED for r in run)
             code = ExitCode.FAILED if all_failed else ExitCode.OK
-        explanation = self._choice.finished.explanation if self._choice.finished is not None else ""
-        self._publisher.finish(self._jobs, status, code, explanation)
+        self._publisher.finish(self._jobs, status, code, self._why_ended())
         return code
+
+    def _why_ended(self) -> str:
+        if self._stopped_by_failures:
+            return "stopped by max_failures; mend the cause, and the same command goes on"
+        if self._choice.finished is not None:
+            return self._choice.finished.explanation
+        return "a budget ended; the same command with a larger one goes on"
 
     def _is_complete(self) -> bool:
         return self._choice.finished is not None and self._choice.finished.complete

@@ -72,7 +72,12 @@ def _changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
     old, new = dict(_flat(before)), dict(_flat(after))
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not _is_below(key, (*TAKEN, *LISTED, "search.name")):
-            yield f"{key}={new.get(key)} (was {old.get(key)})"
+            yield f"{key}={_typed(new.get(key))} (was {_typed(old.get(key))})"
+
+
+def _typed(value: Any) -> Any:
+    """As on the command line."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
 def _lost_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
