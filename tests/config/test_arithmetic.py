@@ -20,3 +20,9 @@ def test_one_prompt_in_one_step():
 def test_a_micro_batch_larger_than_the_mini_batch_is_one_pass():
     sizes = BatchArithmetic(batch_size=64, group_size=8, mini_batch_size=32, micro_batch_size=512)
     assert (sizes.steps, sizes.passes) == (2, 1)
+
+
+def test_c08_a_step_that_gpus_cannot_share_evenly_says_at_most():
+    """64 rollouts on 7 GPUs: 10 on one, 9 on the others."""
+    assert "; at most 10 on each of 7 GPUs" in str(BatchArithmetic(64, 8, 64, gpus=7))
+    assert "; 8 on each of 8 GPUs" in str(BatchArithmetic(64, 8, 64, gpus=8))

@@ -98,6 +98,20 @@ def test_one_lr_and_one_batch_and_nothing_at_all_are_said_in_words():
     assert any("no batch size reached the target" in w for w in missed["laws"]["warnings"])
 
 
+def test_c50_a_best_lr_at_the_edge_of_its_grid_is_said_with_few_batch_sizes_too():
+    """The best lr of 128 is the middle one of three, that of 1024 the greatest; no law comes of it."""
+    times = {128: (1.2, 1.0, 1.3), 1024: (4.0, 2.0, 1.5)}
+    rows = [
+        PointRow(size, lr, 0, 20_000 * t, 19_500 * t, 20_500 * t, update_seconds=0.01)
+        for size, factors in times.items()
+        for lr, t in zip(LRS, factors, strict=True)
+    ]
+    warnings = laws_of_points(rows, target=0.8)["laws"]["warnings"]
+    edge = [w for w in warnings if "edge" in w]
+    assert len(edge) == 1
+    assert edge[0].startswith("best lr at the edge of its grid at batch size 1024; S there may be too large")
+
+
 def test_a_cliff_does_not_win_by_the_laws_smoothness():
     """Where seeds show a batch size off the law, its own runs count."""
     law = SamplesLaw(20000.0, 600.0, 8.0)

@@ -47,7 +47,8 @@ class BatchArithmetic:
             f"{_count(self.steps, 'optimizer step')} of {self.mini_batch_size} per update",
         ]
         if self.gpus > 1:
-            words.append(f"{self.rollouts_per_device} on each of {self.gpus} GPUs")
+            most = "at most " if self.mini_batch_size % self.gpus else ""
+            words.append(f"{most}{self.rollouts_per_device} on each of {self.gpus} GPUs")
         if self.micro_batch_size is not None:
             micro = min(self.micro_batch_size, self.rollouts_per_device)
             words.append(f"{_count(self.passes, 'accumulation step')} of {micro}")

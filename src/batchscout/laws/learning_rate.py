@@ -305,16 +305,24 @@ def _log_form(rule: str, b: Array, noise: float) -> Array:
 
 def _warnings(by_batch: Sequence[BatchLearningRate], terms: _Terms) -> tuple[str, ...]:
     out = []
-    edge = [str(x.batch_size) for x in by_batch if x.is_at_edge and x.tried > 1]
+    edge = [x.batch_size for x in by_batch if x.is_at_edge and x.tried > 1]
     if edge:
-        out.append(f"best lr at the edge of its grid at batch size {', '.join(edge)}; S there may "
-                   "be too large, add learning rates beyond")  # fmt: skip
+        out.append(edge_warning(edge))
     if len(terms.sizes) < 2:
         out.append(
             "learning rates near the best at one batch size only: how the lr grows with the batch size is "
             "unknown"
         )
     return tuple(out)
+
+
+def edge_warning(batch_sizes: Sequence[int]) -> str:
+    """That the best of several lrs was the least or the greatest tried."""
+    sizes = ", ".join(map(str, batch_sizes))
+    return (
+        f"best lr at the edge of its grid at batch size {sizes}; S there may be too large, "
+        "add learning rates beyond"
+    )
 
 
 def learning_rate_to_json(fit: LearningRateFit) -> dict[str, Any]:

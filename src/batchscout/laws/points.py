@@ -14,7 +14,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from batchscout.errors import LawError
-from batchscout.laws.learning_rate import LearningRateFit, fit_learning_rate, learning_rate_to_json
+from batchscout.laws.learning_rate import (
+    LearningRateFit,
+    edge_warning,
+    fit_learning_rate,
+    learning_rate_to_json,
+)
 from batchscout.laws.observations import Interval
 from batchscout.laws.ranking import Ranking, rank_by_law, rank_by_times
 from batchscout.laws.samples import SamplesFit, fit_samples
@@ -83,6 +88,7 @@ def laws_of_points(
     samples = _attempt(lambda: _samples(usable, target, gamma, level), warnings, "samples law")
     pace = _attempt(lambda: _pace(rows, level), warnings, "update-seconds law")
     lr_law = _attempt(lambda: _learning_rate(rows, level), warnings, "learning-rate law", quiet=True)
+    warnings += _edge_warnings(rows, chosen) if lr_law is None else []  # else the law tells
     for found in (samples, pace, lr_law):
         warnings += [] if found is None else found.warnings
     ranking = _rank(chosen, samples, pace, level=level, round_updates=round_updates, seed=seed)
@@ -229,6 +235,17 @@ def _coverage_warnings(rows: Sequence[PointRow], chosen: Mapping[int, Sequence[P
             f"duplicated rows at batch size {_listed(repeats)} count as often as they appear; remove them"
         )
     return out
+
+
+def _edge_warnings(rows: Sequence[PointRow], chosen: Mapping[int, Sequence[PointRow]]) -> list[str]:
+    """Batch sizes whose best lr is the least or the greatest of several that were tried."""
+    edge = []
+    for size, group in chosen.items():
+        lrs = {r.lr for r in rows if r.batch_size == size and r.lr is not None}
+        is_reached = not all(r.is_miss for r in group)
+        if is_reached and len(lrs) > 1 and group[0].lr in (min(lrs), max(lrs)):
+            edge.append(size)
+    return [edge_warning(edge)] if edge else []
 
 
 def _listed(sizes: Sequence[int]) -> str:
