@@ -3,7 +3,7 @@
 from batchscout.config import BatchArithmetic
 
 
-def test_five_completions_of_1024_prompts_in_mini_batches_of_1280_on_8_gpus():
+def test_c12_five_completions_of_1024_prompts_in_mini_batches_of_1280_on_8_gpus():
     sizes = BatchArithmetic(batch_size=5120, group_size=5, mini_batch_size=1280, micro_batch_size=80, gpus=8)
     assert (sizes.prompts, sizes.steps, sizes.rollouts_per_device, sizes.passes) == (1024, 4, 160, 2)
     assert str(sizes) == (

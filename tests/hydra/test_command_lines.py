@@ -21,7 +21,7 @@ def line(text, name):
     return next(entry for entry in text.splitlines() if entry.startswith(name))
 
 
-def test_listed_values_without_a_sweep_are_a_grid_of_every_pair(sweep):
+def test_c28_listed_values_without_a_sweep_are_a_grid_of_every_pair(sweep):
     text = dry(sweep, "-m", "batch_size=64,128,256,512", "lr=1e-4,2e-4,4e-4")
     assert line(text, "sweep ") == "sweep      grid, search=grid; nothing is submitted (dry_run=true)"
     assert line(text, "jobs ") == "jobs       12, from 12 points × 1 seed"

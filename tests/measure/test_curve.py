@@ -54,7 +54,7 @@ def test_measurement_to_the_digit(made: Any) -> None:
 @pytest.mark.parametrize(
     ("clock", "expected"), [("training", 5), ("training_evaluation", 6.75), ("wall", 6.75)]
 )
-def test_clock_of_the_target_can_be_chosen_afterwards(made: Any, clock: Any, expected: float) -> None:
+def test_c31_clock_of_the_target_can_be_chosen_afterwards(made: Any, clock: Any, expected: float) -> None:
     found = Curve.from_attempts([simple(made).events]).measure(Target(0.7, clock=clock))
     assert found.time_to_target == pytest.approx(expected)
     assert found.throughput == pytest.approx(20 / expected)

@@ -39,7 +39,7 @@ def test_score_n_weighs_the_fit() -> None:
     assert crossing.estimate == pytest.approx(200 + 100 * 0.01 / 0.05, abs=1e-9)
 
 
-def test_single_spike_is_not_reached() -> None:
+def test_c51_single_spike_is_not_reached() -> None:
     crossing = first_passage(AT, [0.1, 0.5, 0.9, 0.6, 0.65], target=T7, ended=True)
     assert (crossing.estimate, crossing.censored, crossing.lower) == (None, "right", 400)
     assert crossing.confirmed

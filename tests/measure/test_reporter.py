@@ -206,7 +206,7 @@ def test_trainer_that_returns_early_has_failed(job: Any) -> None:
 @pytest.mark.parametrize(
     ("batch", "expected"), [(8, [0, 24, 40, 64]), (40, [0, 40, 80]), (20, [0, 20, 40, 60, 80])]
 )
-def test_grid_is_in_samples_and_rounded_up_to_whole_updates(
+def test_c51_grid_is_in_samples_and_rounded_up_to_whole_updates(
     job: Any, batch: int, expected: list[int]
 ) -> None:
     job.grid, job.target = EvaluationGrid(20), Target(2.0)

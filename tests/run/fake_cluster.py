@@ -42,6 +42,8 @@ class Behaviour:
     is_lost: bool = False
     preempted_at: float | None = None
     updates: int = EVALUATIONS
+    gpu: str = "H1"
+    node: str = "n1"
 
 
 @dataclass
@@ -181,7 +183,14 @@ class FakeCluster:
     ) -> Iterator[dict[str, Any]]:
         begin = content["submitted"] + behaviour.queue
         identity = {k: job[k] for k in ("batch_size", "lr", "seed")}
-        rest = {"group_size": 1, "gpu": "H1", "gpus": 1, "node": "n1", "host": "h", "pid": 1}
+        rest = {
+            "group_size": 1,
+            "gpu": behaviour.gpu,
+            "gpus": 1,
+            "node": behaviour.node,
+            "host": "h",
+            "pid": 1,
+        }
         counts = {"updates": 0, "samples": 0, "seconds": 0.0, "wall_seconds": 0.0}
         head = {
             "job": job["id"],

@@ -75,6 +75,19 @@ def test_c01_larger_batches_are_skipped_after_out_of_memory(tmp_path: Path) -> N
     assert "b8192-lr0.001-s0" not in sweep.cluster.submits()
 
 
+def test_c45_jobs_on_different_gpus_are_ranked_with_a_warning_and_keep_their_place(tmp_path: Path) -> None:
+    """The second node is ten times slower; samples stay comparable."""
+    sweep = Sweep(tmp_path, by_batch(b128=Behaviour(seconds=100, gpu="OLD", node="n2")))
+    sweep.run(settings(batch_sizes=(64, 128)))
+    result = sweep.result
+    assert (
+        "jobs ran on different GPUs (H1, OLD): their times cannot be compared" in result["laws"]["warnings"]
+    )
+    places = {row["batch_size"]: (row["gpu"], row["node"], row["gpus"]) for row in result["jobs"]}
+    assert places == {64: ("H1", "n1", 1), 128: ("OLD", "n2", 1)}
+    assert len({row["samples_to_target"] for row in result["jobs"]}) == 1
+
+
 def test_host_memory_skips_nothing_unless_asked(tmp_path: Path) -> None:
     host = Behaviour(outcome="infeasible", reason="oom_host", message="killed")
     sweep = Sweep(tmp_path / "a", by_batch(b256=host))
@@ -184,7 +197,7 @@ def test_c06_preemption_waits_and_counts_once(tmp_path: Path) -> None:
     assert sweep.result["elapsed_seconds"] >= 14
 
 
-def test_lost_jobs_run_again_as_the_same_job_up_to_max_requeues(tmp_path: Path) -> None:
+def test_c04_lost_jobs_run_again_as_the_same_job_up_to_max_requeues(tmp_path: Path) -> None:
     lost = Behaviour(outcome=None, detail="NODE_FAIL")
     sweep = Sweep(tmp_path / "a", lambda job, attempt: lost if attempt == 0 else Behaviour())
     assert sweep.run(settings(batch_sizes=(64,))) is ExitCode.OK
@@ -214,7 +227,7 @@ def test_c33_a_dead_accounting_changes_no_job(tmp_path: Path) -> None:
     assert sweep.outcomes == {"b64-lr0.001-s0": "reached"}
 
 
-def test_a_job_is_gone_only_after_two_answers_and_silence(tmp_path: Path) -> None:
+def test_c05_a_job_is_gone_only_after_two_answers_and_silence(tmp_path: Path) -> None:
     lost = Behaviour(seconds=5, outcome=None, is_lost=True)
     sweep = Sweep(tmp_path, lambda job, attempt: lost if attempt == 0 else Behaviour())
     sweep.run(settings(batch_sizes=(64,)))
@@ -368,7 +381,7 @@ def test_an_unanswered_submit_is_looked_up_by_its_name(tmp_path: Path, instant: 
     assert len(sweep.cluster.submits()) == 4
 
 
-def test_an_interrupt_leaves_jobs_running_and_says_how_to_go_on(
+def test_c43_an_interrupt_leaves_jobs_running_and_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = Sweep(tmp_path)

@@ -1,4 +1,4 @@
-"""kill -9 of a controller, in a process of its own, at random instants, ten times in a row."""
+"""A controller in a process of its own is killed, ended, or loses its terminal at random instants."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def controller(path: Path) -> None:
     make(path).run(settings(batch_sizes=BATCH_SIZES, slots=2, poll_seconds=(0.02, 0.02)))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_c43_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path, number: signal.Signals) -> None:
     draw = random.Random(number)
     fork = multiprocessing.get_context("fork")  # what was imported need not be imported again
     for _ in range(10 if number is signal.SIGKILL else 3):

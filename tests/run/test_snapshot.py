@@ -105,7 +105,7 @@ def test_large_files_are_left_out_and_named(
     assert take_snapshot(tmp_path / "sweep", source).left_out == ("code/weights.txt",)
 
 
-def test_a_job_imports_from_the_snapshot_although_it_starts_in_the_edited_project(
+def test_c21_a_job_imports_from_the_snapshot_although_it_starts_in_the_edited_project(
     source: Path, tmp_path: Path
 ) -> None:
     (source / "mine.py").write_text("version = 1\n")

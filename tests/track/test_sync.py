@@ -133,7 +133,7 @@ def test_a_stopped_job_that_was_continued_replaces_what_was_logged(make, databas
     assert set(per_step.values()) == {1}
 
 
-def test_status_times_and_tags_are_the_jobs_own(make, database):
+def test_c34_status_times_and_tags_are_the_jobs_own(make, database):
     outcomes = {
         "b32-lr0.00014-s0": ("failed", "RuntimeError: CUDA error"),
         "b256-lr0.0004-s0": ("cancelled", "max_failures"),

@@ -146,7 +146,7 @@ def test_a_job_is_found_again_by_another_controller_by_its_name_and_by_its_handl
     executor.close()
 
 
-def test_jobs_outlive_their_controller_and_its_terminal(make_job: JobMaker) -> None:
+def test_c43_jobs_outlive_their_controller_and_its_terminal(make_job: JobMaker) -> None:
     job = make_job(s_min=2000)
     code = (
         "import sys; from pathlib import Path; from batchscout.clock import RealClock\n"

@@ -53,7 +53,7 @@ def test_trl_completions_on_four_gpus_are_one_prompt() -> None:
     assert (numbers.batch_size, numbers.prompts, numbers.steps, numbers.passes) == (8, 1, 1, 1)
 
 
-def test_trl_on_seven_gpus_names_the_nearest_batch() -> None:
+def test_c08_trl_on_seven_gpus_names_the_nearest_batch() -> None:
     with pytest.raises(ConfigError, match=r"= 7 completions, .* nearest on 7 GPUs: 56 completions"):
         trl_arithmetic(
             per_device_train_batch_size=1, gradient_accumulation_steps=1, num_generations=8, gpus=7
