@@ -330,6 +330,11 @@ GOOD = row(16, 1e-3, 0, each=1.0)
             ],
             "decreases",
         ),
+        ([json.dumps(HEADER), json.dumps(GOOD), json.dumps(GOOD)], "line 3: a second job at batch_size=16"),
+        ([json.dumps(HEADER), json.dumps({**GOOD, "seconds": [None] * 8})], "seconds must be numbers"),
+        ([json.dumps(HEADER), json.dumps({**GOOD, "score": ["high"] * 8})], "score must be numbers"),
+        ([json.dumps(HEADER), json.dumps({**GOOD, "samples": [512] * 8})], "two evaluations at the same"),
+        ([json.dumps(HEADER), json.dumps({k: GOOD[k] for k in GOOD if k != "score"})], "'score' is missing"),
     ],
 )
 def test_a_broken_recording_is_one_clear_error(tmp_path: Path, lines: list[str], word: str) -> None:
@@ -337,6 +342,17 @@ def test_a_broken_recording_is_one_clear_error(tmp_path: Path, lines: list[str],
     path.write_text("\n".join(lines))
     with pytest.raises(SweepError, match=word):
         RecordedSweep.read(path)
+
+
+def test_a_score_that_is_no_number_never_counts(tmp_path: Path) -> None:
+    """NaN as Python's json writes it, in the place of the second of two evaluations at the target."""
+    made = {**GOOD, "score": [0.1, 0.3, 0.85, float("nan"), 0.85, 0.3, 0.85, 0.9]}
+    path = tmp_path / "nan.jsonl"
+    path.write_text(json.dumps(HEADER) + "\n" + json.dumps(made))
+    result = replay(RecordedSweep.read(path), tmp_path / "a")
+    (job,) = result["jobs"]
+    assert 512 * 6 < job["samples_to_target"] <= 512 * 7
+    validate("result", result)
 
 
 def test_a_missing_recording_names_the_field(tmp_path: Path) -> None:

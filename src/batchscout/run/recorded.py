@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -78,9 +79,11 @@ class RecordedSweep:
         if header is None:
             raise SweepError(f"{path} is empty; a recorded sweep begins with its header line")
         try:
-            return cls._build(header, dict(_job(path, n, content) for n, content in lines))
+            return cls._build(header, _jobs(path, lines))
         except (KeyError, TypeError, ValueError) as error:
-            raise SweepError(f"{path} line {number}: no header of a recorded sweep ({error!r})") from error
+            raise SweepError(
+                f"{path} line {number}: no header of a recorded sweep ({_fault(error)})"
+            ) from error
 
     @classmethod
     def _build(cls, header: Mapping[str, Any], jobs: dict[tuple[Point, int], RecordedJob]) -> RecordedSweep:
@@ -169,9 +172,26 @@ def _lines(path: Path) -> Iterator[tuple[int, Any]]:
         with gzip.open(path, "rt", encoding="utf-8") if is_packed else path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield number, json.loads(line)
+                    yield number, json.loads(line, parse_constant=lambda word: None)  # NaN
     except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise SweepError(f"{path} is not a recorded sweep: {error}") from error
+
+
+def _jobs(path: Path, lines: Iterator[tuple[int, Any]]) -> dict[tuple[Point, int], RecordedJob]:
+    jobs: dict[tuple[Point, int], RecordedJob] = {}
+    for number, content in lines:
+        cell, job = _job(path, number, content)
+        if cell in jobs:
+            raise SweepError(
+                f"{path} line {number}: a second job at batch_size={cell[0].batch_size} lr={cell[0].lr:g} "
+                f"seed={cell[1]}; leave one out"
+            )
+        jobs[cell] = job
+    return jobs
+
+
+def _fault(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _job(path: Path, number: int, content: Any) -> tuple[tuple[Point, int], RecordedJob]:
@@ -180,13 +200,17 @@ def _job(path: Path, number: int, content: Any) -> tuple[tuple[Point, int], Reco
         seed, outcome = int(content["seed"]), Outcome(content["status"])
         lengths = {len(content[name]) for name in SERIES}
     except (KeyError, TypeError, ValueError) as error:
-        raise SweepError(f"{path} line {number}: no job of a recorded sweep ({error!r})") from error
+        raise SweepError(f"{path} line {number}: no job of a recorded sweep ({_fault(error)})") from error
     if outcome not in STATUSES:
         raise SweepError(f"{path} line {number}: status {outcome} is not one of {', '.join(STATUSES)}")
     if len(lengths) != 1:
         raise SweepError(f"{path} line {number}: {', '.join(SERIES)} differ in length")
-    for name in ("samples", "seconds"):
-        values = content[name]
-        if any(later < earlier for earlier, later in pairwise(values)):
+    for name in SERIES:
+        values = [v for v in content[name] if v is not None or name != "score"]
+        if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+            raise SweepError(f"{path} line {number}: {name} must be numbers; only a score may be null")
+        if name != "score" and any(later < earlier for earlier, later in pairwise(values)):
             raise SweepError(f"{path} line {number}: {name} decreases; it must be cumulative")
+    if len(set(content["samples"])) < len(content["samples"]):
+        raise SweepError(f"{path} line {number}: two evaluations at the same samples; leave one out")
     return (point, seed), RecordedJob(point, seed, outcome, content)
