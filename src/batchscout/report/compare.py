@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -180,8 +180,14 @@ def _column(sweep: FinishedSweep, title: str, price: float | None) -> HardwareCo
     best = best_point(points)
     if answer:
         point = Point(int(answer["batch_size"]), float(answer["lr"]))
-        best = next((p for p in points if p.point == point and p.time_to_target is not None), best)
-    assert best is not None, "read_finished has seen a reached job"
+        here = next((p for p in points if p.point == point), None)
+        if here is not None and here.time_to_target is not None:
+            best = here
+        elif here is not None and answer["time_to_target"]:  # its run was stopped once its samples were known
+            names = ("time_to_target", "samples_to_target", "throughput")
+            best = replace(here, **{name: answer[name] for name in names})
+    if best is None:
+        raise SweepError(f"{sweep.path}: nothing was measured at its recommended point")
     return HardwareColumn(sweep, title, best, best_by_batch_size(points, sweep.target), price)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from batchscout.laws.samples import SamplesFit, fit_samples
 from batchscout.laws.scale_out_law import ScaleOutFit, fit_scale_out
 from batchscout.laws.scale_out_plan import Bill, PlanRow, plan_gpus
 from batchscout.report.numbers import NOTHING, count, digits, duration, percent, rate, time_unit
+from batchscout.run.carry import COPY
 from batchscout.run.finished import FinishedSweep, differences, listed_differences, read_finished
 from batchscout.run.laws_part import point_row
 
@@ -88,6 +89,13 @@ def make_plan_for_gpus(
         raise ConfigError("budget", f"{budget:g}", "needs a price per GPU-hour: --price 3.0")
     further = [_same(sweep, read_finished(p, needs_target=False)) for p in probes]
     points = [row for job in sweep.jobs if (row := point_row(job, sweep.target)) is not None]
+    if (path / COPY).is_file():  # a sweep on a new GPU type: its samples are the source's
+        source = replace(read_finished(path / COPY), target=sweep.target)
+        points += [
+            replace(row, update_seconds=None, sampling_seconds=None, learning_seconds=None)
+            for job in source.jobs
+            if (row := point_row(job, sweep.target)) is not None
+        ]
     pace = _pace([sweep, *further])
     samples = _samples(points, sweep, gamma)
     today = today or _recommended(sweep, points)
@@ -250,7 +258,7 @@ def sentences(plan: GpuPlan) -> list[str]:
         ratio = kept.kept_time / kept.time_to_target
         out.append(
             f"Keeping batch size {plan.today} on {kept.gpus:,} GPUs takes {ratio:.2f} times as long: "
-            f"{count(kept.kept_bill)} GPU-hours{price} more a run."
+            f"{digits(kept.kept_bill)} GPU-hours{price} more a run."
         )
     if plan.deadline_seconds is not None and plan.price is not None:
         out.append(bill_words(Bill(plan.rows[-1].gpus, plan.deadline_seconds, plan.price)))

@@ -20,8 +20,9 @@ from batchscout.search.protocol import JobObservation, Point
 
 FINISHED = ("complete", "exhausted")
 GROUPS = ("trainer", "task", "model")
-MACHINE_KEYS = ("threads", "device", "sampling_micro_batch_size", "check", "prepare")
-"""Trainer parameters that say how a machine is used, not what is learnt."""
+MACHINE_KEYS = ("threads", "device", "sampling_micro_batch_size", "check", "prepare",
+                "noise_scale_every", "noise_scale_samples")  # fmt: skip
+"""Trainer parameters that say how a machine is used or what else is measured, not what is learnt."""
 UNKNOWN = "recorded"
 """The name that a replay gives to what its recording does not tell."""
 
@@ -72,7 +73,7 @@ def read_finished(path: Path, *, needs_target: bool = True) -> FinishedSweep:
     found = _from_directory(path) if path.is_dir() else _from_export(path)
     if found.status not in FINISHED:
         raise SweepError(f"{path} is {found.status}, not finished; let it end (batchscout resume {path})")
-    if needs_target and not found.reached:
+    if needs_target and not found.reached and not found.result.get("recommendation"):
         raise SweepError(
             f"{path}: no job reached the target {found.target.score:g}, so S is unknown; "
             "lower the target or raise the caps there first"

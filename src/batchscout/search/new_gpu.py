@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 HINT = 0.1
 """Weight of a carried job once the transfer has failed."""
-CHANCE, CHECKED = 0.05, 3
+CHANCE, CHECKED = 0.015, 3
 """The transfer fails when what the first jobs say (at most CHECKED of them) had less than this chance."""
 KNOWN = 0.2
 """A job takes part in the check once its own curve says ln S to this standard deviation."""
@@ -54,12 +54,12 @@ SAFE, RISEN, VERIFIED_SD = 0.05, 0.4, 0.05
 """A verifying run at a point that diverges with less than this probability may stop this far up, once ln S is
 known
 this well; elsewhere it is watched as any suspect job is."""
-WORTH = 0.02
+WORTH = 0.03
 """Expected regret that a further job must remove per best-time that it costs."""
 UNPROBED_SD = 0.25
 """sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others
 says."""
-PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.03, 0.3
+PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.03, 0.4
 """Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there,
 that is
 worth a probe; and the same per best-time that the probe costs."""
