@@ -9,6 +9,7 @@ from typing import Any
 
 from batchscout.clock import RealClock
 from batchscout.config import SearchConfig
+from batchscout.errors import SweepError
 from batchscout.plan import Plan, Request, make_plan
 from batchscout.run.executor import Executor
 from batchscout.run.listener import Listener
@@ -19,6 +20,8 @@ from batchscout.search.protocol import Search
 from batchscout.start_model import with_start_model
 
 SHOWN_FAILURES = 8
+NAMED_WITHIN_SECONDS = 5.0
+"""So long a controller may take from its lock to its sweep.json."""
 WIDTH = 140
 """Columns of text that does not go to a terminal."""
 
@@ -48,18 +51,35 @@ def run(
         for warning in plan.carried.warnings:
             print(f"warning: {warning}")
     search = build_search(wanted.name, plan.settings.context, options, function=wanted.function)
-    directory, is_resumed = choose(plan)
     if plan.config.dry_run:
         from batchscout.dry_run import describe
 
+        directory, is_resumed = choose(plan)
         print(describe(plan, directory, is_resumed=is_resumed))
         return ExitCode.OK
-    if is_resumed:
-        print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
-    if plan.carried is not None:
-        plan.carried.keep(directory)
-    executor = (make_executor or executor_for)(plan, search, directory)
-    return run_plan(plan, directory, executor=executor, search=search, listeners=listeners)
+    while True:
+        directory, is_resumed = choose(plan)
+        if is_resumed:
+            print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
+        if plan.carried is not None:
+            plan.carried.keep(directory)
+        executor = (make_executor or executor_for)(plan, search, directory)
+        try:
+            return run_plan(plan, directory, executor=executor, search=search, listeners=listeners)
+        except SweepError:
+            if is_resumed or request.directory is not None or not _is_anothers(directory, plan):
+                raise  # else another sweep took this name within the second: the next name is tried
+
+
+def _is_anothers(directory: Path, plan: Plan) -> bool:
+    """Whether a sweep of something else lies there, possibly just being made."""
+    from batchscout.run.sweep_directory import is_sweep_of
+
+    clock, wait = RealClock(), NAMED_WITHIN_SECONDS
+    while not (directory / "sweep.json").exists() and wait > 0:
+        clock.sleep(0.1)
+        wait -= 0.1
+    return (directory / "sweep.json").exists() and not is_sweep_of(directory, plan.settings)
 
 
 def run_parts(

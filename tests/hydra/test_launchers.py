@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from batchscout.run.lock import SweepLock
+
 ROOT = Path(__file__).parents[2]
 FAST = ["trainer=synthetic", "trainer.time_scale=0.0005", "tracking=none"]
 
@@ -38,6 +40,21 @@ def test_a_single_run_is_a_sweep_of_one_job_in_this_process(sweep, tmp_path):
     assert result["jobs"][0]["outcome"] == "reached"
     assert re.search(r"batch_size=128 lr=4e-4 reaches score 0.6", answer.out)
     assert (tmp_path / "one" / "report.html").exists()
+
+
+def test_c25_sweeps_that_take_one_name_in_one_second_part_unless_they_are_equal(sweep, tmp_path, monkeypatch):
+    from batchscout import app
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    words = ["-m", *FAST, "hardware=debug", "lr=4e-4"]
+    assert sweep(*words, "batch_size=64", f"hydra.sweep.dir={first}").code == 0
+    names = iter([(first, False), (second, False), (first, False)])
+    monkeypatch.setattr(app, "choose", lambda plan: next(names))
+    assert sweep(*words, "batch_size=256").code == 0
+    assert [job["batch_size"] for job in result_of(first)["jobs"]] == [64]
+    assert [job["batch_size"] for job in result_of(second)["jobs"]] == [256]
+    with SweepLock(first):
+        assert "is worked on by process" in sweep(*words, "batch_size=64").error
 
 
 def test_a_failing_single_run_ends_with_2(sweep, tmp_path):

@@ -144,16 +144,22 @@ def choose_directory(
 
 def find_unfinished(folder: Path, settings: SweepSettings) -> Path | None:
     """The newest unfinished sweep below `folder` that asks for exactly this."""
-    wanted = plan_signature(settings), lists_of(settings.context.space)
     for path in sorted(folder.glob("*"), reverse=True):
-        content = read_json(path / "sweep.json")
-        if content is None or (content["plan_signature"], content["lists"]) != wanted:
+        if not is_sweep_of(path, settings):
             continue
         result = read_json(path / "result.json")
-        is_unfinished = result is None or result["status"] in UNFINISHED
-        if is_unfinished and not differences(content, settings):
+        if result is None or result["status"] in UNFINISHED:
             return path
     return None
+
+
+def is_sweep_of(path: Path, settings: SweepSettings) -> bool:
+    """Whether the sweep in `path` asks for exactly this; False where there is none."""
+    content = read_json(path / "sweep.json")
+    wanted = plan_signature(settings), lists_of(settings.context.space)
+    if content is None or (content["plan_signature"], content["lists"]) != wanted:
+        return False
+    return not differences(content, settings)
 
 
 def read_sweep_record(path: Path) -> dict[str, Any]:
