@@ -48,6 +48,10 @@ def start(task: Callable[..., Any]) -> None:
     except BrokenPipeError:  # `… dry_run=true | head`: nobody reads on
         sys.stdout = None
         sys.exit(EXIT_ERROR)
+    except OSError as error:  # a directory that cannot be made, a full disk
+        if error.filename is None:
+            raise
+        _end(f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 

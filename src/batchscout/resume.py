@@ -33,6 +33,11 @@ def resume_request(directory: Path, typed: Sequence[str]) -> Request:
     for override in overrides:
         name = override.key_or_group
         if name not in LISTED:
+            if any(k.startswith(f"{name}.") for k in known):
+                value = override.get_value_string()
+                raise ConfigError(
+                    name, value, f"is a group; on resume type its keys, as in {_example(name, known)}"
+                )
             if name not in known:
                 raise unknown_key(name, override.get_value_string(), known)
             _set(mapping, name, override.value())
@@ -51,6 +56,11 @@ def resume_request(directory: Path, typed: Sequence[str]) -> Request:
         command=("batchscout", "resume", str(directory), *typed),
         typed=frozenset(o.key_or_group for o in overrides) | frozenset(lists.typed),
     )
+
+
+def _example(group: str, known: set[str]) -> str:
+    usual = f"{group}.slots" if group == "hardware" else next(k for k in sorted(known) if k.startswith(group))
+    return f"{usual}=…"
 
 
 def _runs(directory: Path) -> Path:

@@ -82,6 +82,35 @@ def test_an_empty_place_is_one_line(batchscout, tmp_path, monkeypatch):
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stat"], "No such command 'stat'"),
+        (["status", "--frobnicate"], "No such option: --frobnicate"),
+        (["cancel"], "Missing argument"),
+        (["logs", "grid", "-n", "0"], "Invalid value for '-n'"),
+        (["resume", "grid", "hardware=slurm"], "is a group; on resume type its keys, as in hardware.slots="),
+        (["export", "grid", "-o", "/proc/none"], "/proc/none: No such file"),
+        (["status", "broken"], "sweep.json is no JSON"),
+        (["resume", "broken"], "sweep.json is no JSON"),
+    ],
+)  # fmt: skip
+def test_words_typed_wrongly_are_one_line_and_exit_code_1(batchscout, finished, monkeypatch, words, message):
+    monkeypatch.chdir(finished)
+    (finished / "broken").mkdir(exist_ok=True)
+    (finished / "broken" / "sweep.json").write_text('{"v": 1')
+    code, out, err = batchscout(*words)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_without_words_there_is_help(batchscout):
+    code, out, _ = batchscout()
+    assert code == 0
+    assert "status" in out
+
+
 def test_logs_names_a_job_by_its_beginning(batchscout, finished, monkeypatch):
     monkeypatch.chdir(finished)
     log = next((finished / "runs" / "grid").iterdir()) / "jobs" / "b64-lr0.0004-s0" / "log"

@@ -95,3 +95,14 @@ def test_a_wrong_sweep_is_refused_in_one_line(sweep, tmp_path, words, message):
     assert message in answer.error
     assert answer.code == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("flags", [[], ["-m"]])
+def test_a_place_where_nothing_can_be_written_is_one_line(sweep, tmp_path, flags):
+    (tmp_path / "file").write_text("mine")
+    key = "sweep" if flags else "run"
+    words = [*flags, "trainer=synthetic", "tracking=none", "hardware=debug", "lr=1e-4"]
+    answer = sweep(*words, f"hydra.{key}.dir={tmp_path}/file/below")
+    assert answer.code == 1
+    assert answer.error == f"{tmp_path}/file/below: Not a directory"
+    assert (tmp_path / "file").read_text() == "mine"

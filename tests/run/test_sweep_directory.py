@@ -154,6 +154,19 @@ def test_finished_sweeps_are_not_taken_up(tmp_path: Path, status: str, is_taken:
     assert choose_directory(runs, settings(), clock=clock)[1] is is_taken
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sweep": "x"}'])
+def test_a_broken_record_is_one_error_and_keeps_no_other_sweep_from_running(
+    tmp_path: Path, text: str
+) -> None:
+    runs, clock = tmp_path / "runs", VirtualClock(1_800_000_000.0)
+    old = runs / "test" / "old"
+    old.mkdir(parents=True)
+    (old / "sweep.json").write_text(text)
+    assert choose_directory(runs, settings(), clock=clock)[1] is False
+    with pytest.raises(SweepError, match=r"sweep\.json is no (JSON|record)"):
+        SweepDirectory.open_or_create(old, settings(), clock=clock)
+
+
 def test_two_sweeps_of_one_second_get_two_directories(tmp_path: Path) -> None:
     runs, clock = tmp_path / "runs", VirtualClock(1_800_000_000.0)
     first, _ = choose_directory(runs, settings(), clock=clock, is_fresh=True)

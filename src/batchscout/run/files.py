@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from batchscout.errors import SweepError
+
 
 def write_json(path: Path, content: Any, *, is_durable: bool = True) -> None:
     """Replace `path` atomically: a reader sees the old text or the new one. Strict JSON (no NaN, no
@@ -25,11 +27,13 @@ def write_json(path: Path, content: Any, *, is_durable: bool = True) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content, None where there is no such file."""
+    """The content, None where there is no such file. Raises SweepError if it is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValueError as error:
+        raise SweepError(f"{path} is no JSON ({error}); put back what it was, or take it away") from error
 
 
 class EventLog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from batchscout.errors import SweepError
 from batchscout.measure.curve import Curve
 from batchscout.measure.journal import read_journal
 from batchscout.measure.outcome import Outcome
+from batchscout.run.files import read_json
 from batchscout.run.listener import SweepView
 from batchscout.search.protocol import JobObservation, Point
 
@@ -68,9 +68,5 @@ def _curve(job: Path) -> Curve | None:
 
 
 def _object(path: Path) -> dict[str, Any] | None:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    content: dict[str, Any] = json.loads(text)
+    content: dict[str, Any] | None = read_json(path)
     return content

@@ -46,6 +46,7 @@ class SweepDirectory:
         content = read_json(path / "sweep.json")
         if content is None:
             return cls._create(path, settings, clock=clock, command=command)
+        _check_record(path, content)
         check_extension(content, settings)
         sweep = cls(path, content, is_recorded=settings.is_recorded)
         sweep.content |= {"config": dict(settings.config), "lists": lists_of(settings.context.space)}
@@ -155,9 +156,15 @@ def find_unfinished(folder: Path, settings: SweepSettings) -> Path | None:
 
 def is_sweep_of(path: Path, settings: SweepSettings) -> bool:
     """Whether the sweep in `path` asks for exactly this; False where there is none."""
-    content = read_json(path / "sweep.json")
+    try:
+        content = read_json(path / "sweep.json")
+        if content is None:
+            return False
+        _check_record(path, content)
+    except SweepError:  # what is broken there must not keep others from running
+        return False
     wanted = plan_signature(settings), lists_of(settings.context.space)
-    if content is None or (content["plan_signature"], content["lists"]) != wanted:
+    if (content["plan_signature"], content["lists"]) != wanted:
         return False
     return not differences(content, settings)
 
@@ -167,7 +174,16 @@ def read_sweep_record(path: Path) -> dict[str, Any]:
     content: dict[str, Any] | None = read_json(path / "sweep.json")
     if content is None:
         raise SweepError(f"{path} is no sweep directory (no sweep.json); name one like runs/NAME/TIME")
+    _check_record(path, content)
     return content
+
+
+def _check_record(path: Path, content: Any) -> None:
+    keys = ("sweep", "config", "lists", "search", "plan_signature")
+    if not isinstance(content, dict) or not all(key in content for key in keys):
+        raise SweepError(
+            f"{path / 'sweep.json'} is no record of a sweep; take it away, or name another place"
+        )
 
 
 def _versions() -> dict[str, str]:
