@@ -19,10 +19,11 @@ WRAPPER = """\
 name=$(basename "$0")
 real={folder}/$name
 mode=$(cat "$CHAOS/$name" 2>/dev/null)
+controller() {{ ps -o ppid= -p $PPID; }}  # the parent is timeout(1)
 case "$mode" in once*) rm -f "$CHAOS/$name"; echo "$mode" >> "$CHAOS/done";; esac
 case "$mode" in
-  *kill_before*) kill -9 $PPID; exit 1;;
-  *kill_after*) "$real" "$@" >/dev/null; kill -9 $PPID; exit 1;;
+  *kill_before*) kill -9 $(controller); exit 1;;
+  *kill_after*) "$real" "$@" >/dev/null; kill -9 $(controller); exit 1;;
   *late*) answer=$("$real" "$@"); sleep 65; echo "$answer";;
   *full*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2
           echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy" >&2; exit 1;;

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from batchscout.clock import Clock
+from batchscout.run.binding import claim
 from batchscout.run.executor import SchedulerState, Status, Submission
 
 EVALUATIONS = 5
@@ -60,6 +61,8 @@ class FakeCluster:
     on_wait: Callable[[], None] = lambda: None
     polls: int = 0
     step: float = 0.5
+    binds_late: bool = False
+    unanswered_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -76,7 +79,7 @@ class FakeCluster:
         attempts = len(list((job_dir / "attempts").glob("*")))
         order = len(list(self.directory.glob("*.job")))
         content = {"job_dir": str(job_dir), "submitted": submitted, "attempts": attempts, "ended": None}
-        content["order"] = order
+        content |= {"order": order, "name": name, "queue": self.behave(job, attempts).queue}
         beside = path.with_suffix(".tmp")
         beside.write_text(json.dumps(content))
         beside.rename(path)
@@ -126,8 +129,15 @@ class FakeCluster:
         return self.directory / f"{name}.job"
 
     def _behaviour(self, content: Mapping[str, Any]) -> tuple[Behaviour, dict[str, Any]]:
-        job = json.loads((Path(content["job_dir"]) / "job.json").read_text())
-        return self.behave(job, content["attempts"]), job
+        job = json.loads((self._job_dir(content) / "job.json").read_text())
+        return replace(self.behave(job, content["attempts"]), queue=content["queue"]), job
+
+    def _job_dir(self, content: Mapping[str, Any]) -> Path:
+        """Settled when the job starts, as a worker does."""
+        job_dir = Path(content["job_dir"])
+        if not self.binds_late or self.clock.now() < content["submitted"] + content["queue"]:
+            return job_dir
+        return claim(job_dir, content["name"])
 
     def _state(self, path: Path) -> Status:
         content = json.loads(path.read_text())
@@ -151,7 +161,7 @@ class FakeCluster:
         behaviour, job = self._behaviour(content)
         if content["ended"] is not None:
             return
-        folder = Path(content["job_dir"]) / "attempts" / f"{content['attempts'] + 1:03d}"
+        folder = self._job_dir(content) / "attempts" / f"{content['attempts'] + 1:03d}"
         journal = folder / "journal.jsonl"
         written = journal.read_text().splitlines() if journal.exists() else []
         events = [e for e in self._events(content, behaviour, job) if e["time"] <= now]
@@ -173,7 +183,7 @@ class FakeCluster:
         return behaviour.seconds + (behaviour.preempted_at or 0.0)
 
     def _stop_request(self, content: Mapping[str, Any], behaviour: Behaviour) -> dict[str, Any] | None:
-        control = Path(content["job_dir"]) / "control"
+        control = self._job_dir(content) / "control"
         if not behaviour.obeys or not control.exists():
             return None
         return {"outcome": "stopped", "reason": json.loads(control.read_text())["reason"], "message": ""}

@@ -12,7 +12,10 @@ from tests.run.fake_cluster import Behaviour
 from tests.run.sweeps import Killed, Sweep, settings
 
 from batchscout.errors import LaunchError, SchedulerBusy, SweepLocked
+from batchscout.measure.target import Target
+from batchscout.report.sentence import recommendation
 from batchscout.run.budget import Budget
+from batchscout.run.controller import REFILL_SECONDS
 from batchscout.run.listener import SweepView
 from batchscout.run.settings import ExitCode
 from batchscout.schemas import validate
@@ -75,17 +78,31 @@ def test_c01_larger_batches_are_skipped_after_out_of_memory(tmp_path: Path) -> N
     assert "b8192-lr0.001-s0" not in sweep.cluster.submits()
 
 
-def test_c45_jobs_on_different_gpus_are_ranked_with_a_warning_and_keep_their_place(tmp_path: Path) -> None:
+def test_c45_jobs_on_different_gpus_are_not_ranked_and_keep_their_place(tmp_path: Path) -> None:
     """The second node is ten times slower; samples stay comparable."""
     sweep = Sweep(tmp_path, by_batch(b128=Behaviour(seconds=100, gpu="OLD", node="n2")))
-    sweep.run(settings(batch_sizes=(64, 128)))
+    target = Target(0.8, levels=(0.5,))
+    assert sweep.run(settings(batch_sizes=(64, 128), target=target)) is ExitCode.OK
     result = sweep.result
+    validate("result", result)
     assert (
         "jobs ran on different GPUs (H1, OLD): their times cannot be compared" in result["laws"]["warnings"]
     )
+    assert (result["recommendation"], result["reason"]) == (None, "different_hardware")
+    for words in (
+        "(1 on H1, 1 on OLD)", "on H1 alone batch_size=64 lr=0.001 is the fastest (7 s)",
+        "on OLD alone batch_size=128 lr=0.001 is the fastest (70 s)", "batchscout compare",
+    ):  # fmt: skip
+        assert words in result["message"]
+        assert words in recommendation(result), "what a person reads"
+    assert [row["relative_time"] for row in result["table"] + result["points"]] == [None] * 4
+    assert {level["recommendation"] is None for level in result["levels"]} == {True}
+    assert (result["laws"]["update_seconds"], result["laws"]["best"]) == (None, None)
+    assert result["recommendations"][-1]["batch_size"] is None
     places = {row["batch_size"]: (row["gpu"], row["node"], row["gpus"]) for row in result["jobs"]}
     assert places == {64: ("H1", "n1", 1), 128: ("OLD", "n2", 1)}
     assert len({row["samples_to_target"] for row in result["jobs"]}) == 1
+    assert [row["time_to_target"] for row in result["jobs"]] == pytest.approx([7.0, 70.0])
 
 
 def test_host_memory_skips_nothing_unless_asked(tmp_path: Path) -> None:
@@ -358,6 +375,67 @@ def test_jobs_that_ended_without_a_controller_are_imported(tmp_path: Path) -> No
 
 def raise_killed() -> None:
     raise Killed
+
+
+def test_c20_a_call_that_a_killed_controller_left_on_its_way_is_waited_for(tmp_path: Path) -> None:
+    """The job turns up 40 s after its controller died: it is taken up, not submitted a second time."""
+    sweep = Sweep(tmp_path)
+    sweep.cluster.unanswered_seconds = 90.0
+    submit, late = sweep.cluster.submit, []
+
+    def on_its_way(job_dir: Path, *, name: str) -> Any:
+        late.append((sweep.clock.now() + 40, job_dir, name))
+        raise Killed
+
+    def turn_up() -> None:
+        if late and sweep.clock.now() >= late[0][0]:
+            _, job_dir, name = late.pop()
+            submit(job_dir, name=name)
+
+    sweep.cluster.submit = on_its_way  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        sweep.run(settings())
+    sweep.cluster.submit = submit  # type: ignore[method-assign]
+    sweep.cluster.on_wait = turn_up
+    assert sweep.run(settings()) is ExitCode.OK
+    assert not late
+    assert sweep.cluster.submits() == [f"b{b}-lr0.001-s0" for b in (64, 128, 256, 512)]
+    assert sweep.result["elapsed_seconds"] >= 40
+
+
+def test_a_call_that_never_arrives_is_made_again_when_it_cannot_turn_up_any_more(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.cluster.unanswered_seconds = 90.0
+    submit = sweep.cluster.submit
+    sweep.cluster.submit = lambda job_dir, *, name: raise_killed()  # type: ignore[method-assign,assignment]
+    with pytest.raises(Killed):
+        sweep.run(settings())
+    sweep.cluster.submit = submit  # type: ignore[method-assign]
+    began = sweep.clock.now()
+    assert sweep.run(settings()) is ExitCode.OK
+    assert len(sweep.cluster.submits()) == 4
+    first = next(row for row in sweep.result["jobs"] if row["batch_size"] == 64)
+    assert first["submitted"] - began == pytest.approx(90, abs=1)
+
+
+def test_many_submissions_do_not_keep_it_from_looking_at_what_runs(tmp_path: Path) -> None:
+    """Half a second each: between two looks at most REFILL_SECONDS pass."""
+    sweep = Sweep(tmp_path, lambda job, attempt: Behaviour(seconds=60))
+    submit, poll, looks = sweep.cluster.submit, sweep.cluster.poll, []
+
+    def slow(job_dir: Path, *, name: str) -> Any:
+        sweep.clock.sleep(0.5)
+        return submit(job_dir, name=name)
+
+    def noted(submissions: Any) -> Any:
+        looks.append(sweep.clock.now())
+        return poll(submissions)
+
+    sweep.cluster.submit, sweep.cluster.poll = slow, noted  # type: ignore[method-assign]
+    sweep.run(settings(batch_sizes=tuple(range(8, 8 * 31, 8)), slots=30))
+    assert len(sweep.cluster.submits()) == 30
+    longest = max(b - a for a, b in itertools.pairwise(looks))
+    assert longest <= REFILL_SECONDS + 0.5 + sweep.cluster.step, "the last one, and a pause"
 
 
 @pytest.mark.parametrize("instant", ["before", "after"])

@@ -63,7 +63,9 @@ def _interval(answer: Mapping[str, Any]) -> str:
 
 
 def _without_answer(result: Mapping[str, Any]) -> str:
-    """The null case: nothing reached the target."""
+    """The null case: nothing reached the target, or nothing may be ranked."""
+    if result.get("message"):
+        return str(result["message"])
     text = f"No job reached score {digits(result['target'])}"
     best = best_scores(result)
     if best:

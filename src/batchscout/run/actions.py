@@ -80,7 +80,11 @@ def status(directory: Path) -> SweepStatus:
         directory=directory,
         status=None if result is None else result["status"],
         controller=None if holder is None else describe(holder),
-        jobs=[_job_status(record, directory, journals) for record in read_records(directory / "jobs")],
+        jobs=[
+            _job_status(record, directory, journals)
+            for record in read_records(directory / "jobs")
+            if not record.is_withdrawn
+        ],
         result=result,
     )
 
@@ -175,6 +179,8 @@ def retry(directory: Path, job_ids: Sequence[str] = (), *, is_forced: bool = Fal
 
 
 def _is_retried(record: JobRecord, is_forced: bool) -> bool:
+    if record.is_withdrawn:
+        return False
     if record.outcome in (Outcome.FAILED, Outcome.CANCELLED):
         return is_forced or record.reason in INFRASTRUCTURE
     return is_forced and record.outcome in (Outcome.INFEASIBLE, Outcome.DIVERGED)

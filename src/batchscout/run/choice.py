@@ -121,7 +121,7 @@ class Chooser:
 
     def has_budget_for(self, watched: Watched) -> bool:
         """A job that was submitted before counts already."""
-        is_new = not watched.record.submissions
+        is_new = not watched.record.own_submissions
         return self.over_budget() is None and not (is_new and self._has_no_job_left())
 
     def exhaust(self, limit: str | None = None) -> None:

@@ -19,6 +19,7 @@ from batchscout.run.executor import Executor
 from batchscout.run.journals import JournalFiles, JournalSource
 from batchscout.run.listener import Listener
 from batchscout.run.publish import Publisher
+from batchscout.run.rebind import Rebinder
 from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.run.signals import raised_as_interrupts
 from batchscout.run.submit import Submitter
@@ -28,6 +29,8 @@ from batchscout.run.watch import News, Watch, Watched
 from batchscout.search.protocol import Finished, JobObservation, Search
 
 BUDGET = "budget"
+REFILL_SECONDS = 2.0
+"""So long at most jobs are submitted before the next look at those that run."""
 
 
 class Controller:
@@ -53,6 +56,7 @@ class Controller:
         self._publisher = Publisher(settings, sweep, search, listeners, clock)
         self._jobs: list[Watched] = []
         self._choice = Chooser(settings, sweep, search, self._submitter, self._publisher, clock, self._jobs)
+        self._rebinder = Rebinder(sweep, search, executor, self._submitter, self._publisher, self._jobs)
         self._is_restored = False
         self._stopped_by_failures = False
         self._pause = settings.poll_seconds[0]
@@ -80,9 +84,10 @@ class Controller:
         for record in self._sweep.records():
             watched = Watched(record, self._sweep.jobs_path / record.job.job_id)
             self._watch.load(watched)
-            self._jobs.append(watched)
+            (self._submitter.withdrawn if record.is_withdrawn else self._jobs).append(watched)
         self._catch_up_clock()
         self._publisher.begin(self._jobs)
+        self._rebinder.complete(self._clock.now())
         self._reopen(was_stopped=_was_stopped_by_failures(past))
         self._reconcile()
         plan = getattr(self._search, "plan", None)
@@ -124,6 +129,8 @@ class Controller:
         self._cancel_on_request()
         self._stop_hopeless(news)
         self._enforce_limits()
+        if news.ended and not self._stopped_by_failures:
+            self._rebinder.rebind(self._clock.now())
         self._refill()
         is_change = bool(news.evaluated or news.ended or news.started)
         self._publisher.publish(self._jobs, is_change=is_change, is_end=bool(news.ended))
@@ -255,9 +262,15 @@ class Controller:
     # Refilling
 
     def _refill(self) -> None:
-        """Fill every free slot: planned jobs first, then what the search proposes."""
+        """Fill free slots: planned jobs first, then what the search proposes. Those that many submissions
+        leave free are filled after the next look."""
         self._reconcile()
-        while self._has_free_slot() and not self._stopped_by_failures:
+        began = self._clock.now()
+        while (
+            self._has_free_slot()
+            and not self._stopped_by_failures
+            and self._clock.now() - began < REFILL_SECONDS
+        ):
             found = self._choice.next()
             if found is None:
                 return

@@ -19,6 +19,12 @@ from batchscout.run.executor import Submission
 from batchscout.run.files import read_json, write_json
 from batchscout.search.protocol import Kind, Point, Proposal
 
+WITHDRAWN = "withdrawn"
+"""Reason of a job that lost its place in the queue before it ran, and takes no part until it is proposed
+again."""
+REBOUND = "rebound"
+"""Outcome of a submission that runs another job (its reason) than it was made for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -51,7 +57,8 @@ class Attempted:
 
     handle           "" where it is known only by its attempt: the scheduler has forgotten it
     attempts_before  attempts that the job's directory held: a later one belongs to this submission
-    ended            when this submission was seen to have ended
+    ended            when this submission was seen to have ended, or was given to another job
+    asked            when the executor was asked last, while it has not answered
     is_shared        further jobs run in the same allocation, under the same name
     """
 
@@ -64,6 +71,7 @@ class Attempted:
     outcome: str | None = None
     reason: str | None = None
     is_shared: bool = False
+    asked: float | None = None
 
     def submission(self, job_id: str) -> Submission | None:
         if not self.handle:
@@ -94,6 +102,16 @@ class JobRecord:
     @property
     def is_final(self) -> bool:
         return self.outcome.is_final
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Planned, but another job has taken its place; it never ran."""
+        return self.outcome is Outcome.CANCELLED and self.reason == WITHDRAWN
+
+    @property
+    def own_submissions(self) -> list[Attempted]:
+        """Those that were not given to another job."""
+        return [s for s in self.submissions if s.outcome != REBOUND]
 
     @property
     def is_submitted(self) -> bool:

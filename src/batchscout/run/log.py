@@ -8,11 +8,13 @@ TAIL_BYTES = 65_536
 
 
 def log_paths(job_directory: Path) -> list[Path]:
-    """The log files, oldest first (NNN.log of local submissions, ID_TASK_log.out of Slurm's)."""
+    """The log files, oldest first (NNN.log of local submissions, ID_TASK_log.out of Slurm's).
+
+    A link to a log that is yet to be written (a place in the queue that was another job's) is passed over.
+    """
     folder = Path(job_directory) / "log"
-    return sorted(
-        (*folder.glob("*.log"), *folder.glob("*_log.out")), key=lambda p: (p.stat().st_mtime, p.name)
-    )
+    found = (p for pattern in ("*.log", "*_log.out") for p in folder.glob(pattern) if p.exists())
+    return sorted(found, key=lambda p: (p.stat().st_mtime, p.name))
 
 
 def read_log(path: Path, tail_bytes: int = TAIL_BYTES) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from batchscout.clock import Clock, RealClock
 from batchscout.measure.journal import strict
+from batchscout.run.hardware_mix import is_mixed
 from batchscout.run.laws_part import NOTHING, laws_of_jobs, level_laws, squared_norms
 from batchscout.run.listener import Listener, SweepView
 from batchscout.run.result import Progress, build_result
@@ -16,7 +17,7 @@ from batchscout.run.settings import ExitCode, SweepSettings
 from batchscout.run.sweep_directory import SweepDirectory
 from batchscout.run.watch import Watched
 from batchscout.search.grounded import grounded
-from batchscout.search.protocol import JobObservation, Recommendation, Search
+from batchscout.search.protocol import Recommendation, Search
 
 RESULT_SECONDS = 2.0
 """So often at most an evaluation alone rewrites result.json; starts and ends always do."""
@@ -57,7 +58,7 @@ class Publisher:
             self._history = list(before["recommendations"])
             self._elapsed_before = self._elapsed(before, jobs)
         self.event("begin", jobs=len(jobs))
-        self._answer = self._recommend([w.observation() for w in jobs]) if jobs else None
+        self._answer = self._recommend(jobs) if jobs else None
         ended = sum(w.record.is_final and not w.record.is_skipped for w in jobs)
         self._history += [self._entry(jobs) for _ in range(ended - len(self._history))]
         self._fit_laws(jobs)
@@ -88,8 +89,7 @@ class Publisher:
             message=record.message,
             seconds=watched.seconds,
         )
-        observations = [w.observation() for w in jobs]
-        self._answer = self._recommend(observations)
+        self._answer = self._recommend(jobs)
         self._history.append(self._entry(jobs))
         if self._display.perf() - self._fitted >= RESULT_SECONDS:  # jobs that end together share a fit
             self._fit_laws(jobs)
@@ -102,9 +102,10 @@ class Publisher:
             self._level_laws = level_laws(observations, target)
         self._fitted = self._display.perf()
 
-    def _recommend(
-        self, observations: Sequence[JobObservation], *, is_end: bool = False
-    ) -> Recommendation | None:
+    def _recommend(self, jobs: Sequence[Watched], *, is_end: bool = False) -> Recommendation | None:
+        if is_mixed(jobs):
+            return None
+        observations = [w.observation() for w in jobs]
         answer = self._search.recommend(observations)
         return grounded(answer, observations, self._settings.context.target, is_end=is_end)
 
@@ -138,8 +139,7 @@ class Publisher:
     def finish(self, jobs: Sequence[Watched], status: str, code: ExitCode, explanation: str) -> None:
         """The sweep is over, for now or for good."""
         self._status = status
-        observations = [w.observation() for w in jobs]
-        self._answer = self._recommend(observations, is_end=True)
+        self._answer = self._recommend(jobs, is_end=True)
         self._fit_laws(jobs, is_end=True)
         self.event("finish", status=status, exit_code=int(code), explanation=explanation)
         self._conclude(jobs)

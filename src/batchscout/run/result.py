@@ -9,6 +9,7 @@ from typing import Any
 
 from batchscout.laws.levels import b_crit_moves, moves
 from batchscout.measure.target import Target
+from batchscout.run.hardware_mix import REASON, by_gpu, is_mixed, refusal
 from batchscout.run.settings import SweepSettings
 from batchscout.run.spending import gpu_hours
 from batchscout.run.watch import Watched
@@ -48,8 +49,13 @@ def build_result(
     target = settings.context.target
     observations = [w.observation() for w in jobs]
     points = pool_points(observations, target)
+    mixed = is_mixed(jobs)
+    if mixed:
+        laws = {**laws, "update_seconds": None, "best": None}
     rows = [job_row(w, o, settings) for w, o in zip(jobs, observations, strict=True)]
     at_levels = levels(observations, target, level_laws)
+    if mixed:
+        at_levels = [{**level, "recommendation": None} for level in at_levels]
     answer = recommendation_row(recommendation)
     doubts = [*_level_warnings(at_levels, answer, laws, target), *_warnings(rows, jobs)]
     return {
@@ -58,12 +64,13 @@ def build_result(
         "status": progress.status,
         "target": target.score,
         "clock": target.clock,
-        "recommendation": answer,
+        "recommendation": None if mixed else answer,
+        **({"reason": REASON, "message": refusal(jobs, target)} if mixed else {}),
         "recommendations": list(progress.recommendations),
         "cost": _cost(rows, jobs, settings),
         "elapsed_seconds": progress.elapsed_seconds,
-        "table": _table(points, target),
-        "points": _relative([_point_row(p) for p in points]),
+        "table": _relative(_table(points, target), is_ranked=not mixed),
+        "points": _relative([_point_row(p) for p in points], is_ranked=not mixed),
         "levels": at_levels,
         "laws": {**laws, "warnings": [*laws.get("warnings", ()), *doubts]},
         "jobs": rows,
@@ -99,7 +106,7 @@ def job_row(watched: Watched, job: JobObservation, settings: SweepSettings) -> d
         "node": start.get("node"),
         "slurm_job_id": start.get("slurm_job_id"),
         "attempts": len([events for events in watched.view.attempts if events]),
-        "submitted": record.submissions[0].submitted if record.submissions else None,
+        "submitted": own[0].submitted if (own := record.own_submissions) else None,
         "start": starts[0]["time"] if starts else None,
         "end": record.ended if record.is_final else None,
         "queue_seconds": job.queue_seconds,
@@ -211,7 +218,7 @@ def _measured_row(
 
 
 def _table(points: Sequence[PooledPoint], target: Target) -> list[dict[str, Any]]:
-    return _relative([_point_row(p) for p in best_by_batch_size(points, target).values()])
+    return [_point_row(p) for p in best_by_batch_size(points, target).values()]
 
 
 def _point_row(p: PooledPoint) -> dict[str, Any]:
@@ -232,10 +239,11 @@ def _point_row(p: PooledPoint) -> dict[str, Any]:
     }
 
 
-def _relative(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Adds each row's time and samples relative to the least of all rows."""
+def _relative(rows: list[dict[str, Any]], *, is_ranked: bool) -> list[dict[str, Any]]:
+    """Adds each row's time and samples relative to the least of all rows; no time where none is ranked."""
     for name, key in (("relative_time", "time_to_target"), ("relative_samples", "samples_to_target")):
-        least = min((row[key] for row in rows if row[key]), default=None)
+        is_compared = is_ranked or key == "samples_to_target"
+        least = min((row[key] for row in rows if row[key] and is_compared), default=None)
         for row in rows:
             row[name] = None if row[key] is None or least is None else row[key] / least
     return rows
@@ -259,9 +267,9 @@ def _warnings(rows: Sequence[Mapping[str, Any]], jobs: Sequence[Watched]) -> lis
     """What makes a ranking doubtful whatever the laws say."""
     measured = [row for row in rows if row["seconds"] > 0]
     warnings = []
-    models = sorted({str(row["gpu"]) for row in measured if row["gpu"]})
-    if len(models) > 1:
-        warnings.append(f"jobs ran on different GPUs ({', '.join(models)}): their times cannot be compared")
+    if is_mixed(jobs):
+        models = ", ".join(by_gpu(jobs))
+        warnings.append(f"jobs ran on different GPUs ({models}): their times cannot be compared")
     counts = sorted({row["gpus"] for row in measured})
     if len(counts) > 1:
         warnings.append(f"jobs used different numbers of GPUs ({', '.join(map(str, counts))})")

@@ -11,7 +11,7 @@ from batchscout.run.watch import Watched
 
 def spent(jobs: Iterable[Watched], settings: SweepSettings, elapsed_seconds: float) -> Spending:
     """Jobs that ran or run; skipped ones are free."""
-    begun = [w for w in jobs if w.record.submissions]
+    begun = [w for w in jobs if w.record.own_submissions]
     hours = sum(gpu_hours(w, settings) for w in begun)
     return Spending(
         jobs=len(begun),

@@ -3,7 +3,7 @@
 A job is written down before anything else; each submission is written down as an intent (its unique name)
 before the executor is asked, and completed with the handle afterwards. After a restart an intent without a
 handle is looked up by that name; if nothing of it is found, neither in the scheduler nor as an attempt in the
-job's directory, it never happened.
+job's directory, and nothing of an unanswered call can turn up any more, it never happened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from batchscout.measure.attempt import attempt_paths
 from batchscout.measure.outcome import Outcome
 from batchscout.run.control import clear_stop
 from batchscout.run.executor import Executor
-from batchscout.run.job import Attempted, Job, JobRecord, free_id, job_id, signature
+from batchscout.run.job import WITHDRAWN, Attempted, Job, JobRecord, free_id, job_id, signature
 from batchscout.run.settings import SweepSettings
 from batchscout.run.sweep_directory import SweepDirectory
 from batchscout.run.watch import Watched
@@ -42,21 +42,58 @@ class Submitter:
         self._settings, self._sweep, self._executor, self._clock = settings, sweep, executor, clock
         self._snapshot = snapshot
         self._busy_until, self._busy_seconds = 0.0, 0.0
+        self._asked: set[str] = set()  # names that this process asked for; the executor remembers those
+        self.withdrawn: list[Watched] = []
 
     def plan(self, proposals: Iterable[Proposal], known: list[Watched]) -> list[Watched]:
-        """Write new jobs down; a proposal whose signature is known is passed over. Returns the new ones."""
+        """Write new jobs down; a proposal whose signature is known is passed over. Returns the new ones, and
+        withdrawn ones that are wanted again."""
         signatures = {w.record.job.signature for w in known}
-        ids = {w.record.job.job_id for w in known}
         planned: list[Watched] = []
         for proposal in proposals:
-            job = self._job(proposal, index=len(known) + len(planned), taken=ids)
-            if job.signature in signatures:
+            found = self._find_or_make(proposal, [*known, *planned, *self.withdrawn])
+            if found.record.job.signature in signatures:
                 continue
-            signatures.add(job.signature)
-            ids.add(job.job_id)
-            record = JobRecord(job)
-            planned.append(Watched(record, self._sweep.save_job(record)))
+            signatures.add(found.record.job.signature)
+            found.record.reopen()
+            self._sweep.save_job(found.record)
+            if found in self.withdrawn:
+                self.withdrawn.remove(found)
+            planned.append(found)
         return planned
+
+    def spare(self, proposal: Proposal, known: list[Watched]) -> Watched | None:
+        """A withdrawn job for `proposal`, written down; None where an active one has its signature."""
+        found = self._find_or_make(proposal, [*known, *self.withdrawn])
+        if found in self.withdrawn:
+            return found
+        if any(found.record.job.signature == w.record.job.signature for w in known):
+            return None
+        found.record.finish(Outcome.CANCELLED, WITHDRAWN, "has no place in the queue yet", self._clock.now())
+        self._sweep.save_job(found.record)
+        self.withdrawn.append(found)
+        return found
+
+    def _find_or_make(self, proposal: Proposal, known: Sequence[Watched]) -> Watched:
+        """The job of that signature, else a new one, which is not written down yet."""
+        wanted = signature(self._settings.measured, proposal)
+        same = next((w for w in known if w.record.job.signature == wanted), None)
+        if same is not None:
+            return same
+        job = self._job(proposal, index=len(known), taken={w.record.job.job_id for w in known})
+        return Watched(JobRecord(job), self._sweep.jobs_path / job.job_id)
+
+    def withdraw(self, watched: Watched, jobs: list[Watched]) -> None:
+        """Out of the sweep's jobs until it is proposed again."""
+        jobs.remove(watched)
+        self.withdrawn.append(watched)
+
+    def take_back(self, watched: Watched, jobs: list[Watched]) -> None:
+        """A withdrawn job is one of the sweep's again."""
+        if watched in self.withdrawn:
+            self.withdrawn.remove(watched)
+        if watched not in jobs:
+            jobs.append(watched)
 
     def _job(self, proposal: Proposal, *, index: int, taken: set[str]) -> Job:
         return Job(
@@ -107,12 +144,13 @@ class Submitter:
         clear_stop(watched.directory)
         attempts = len(attempt_paths(watched.directory))
         watched.record.submissions.append(
-            Attempted(name, intended=self._clock.now(), attempts_before=attempts, is_shared=is_shared)
+            Attempted(name, self._clock.now(), attempts, is_shared=is_shared, asked=self._clock.now())
         )
         self._sweep.save_job(watched.record)
 
     def _ask(self, *group: Watched) -> str | None:
         name = group[0].record.submissions[-1].name
+        self._asked.add(name)
         try:
             if len(group) > 1:
                 answer = self._executor.submit_group([w.directory for w in group], name=name)[0]  # type: ignore[attr-defined]
@@ -128,7 +166,7 @@ class Submitter:
             return str(error)
         self._busy_seconds = 0.0
         for watched in group:
-            watched.record.update_current(handle=answer.handle, submitted=answer.submitted)
+            watched.record.update_current(handle=answer.handle, submitted=answer.submitted, asked=None)
             self._sweep.save_job(watched.record)
             watched.status, watched.ended_since, watched.absent_since = None, None, None
             watched.last_news = self._clock.now()
@@ -138,6 +176,15 @@ class Submitter:
         """Ask the scheduler less and less often while it is busy."""
         self._busy_seconds = min(MAX_BUSY_SECONDS, max(1.0, 2 * self._busy_seconds))
         self._busy_until = self._clock.now() + self._busy_seconds
+
+    def _may_turn_up(self, intent: Attempted) -> bool:
+        """The call of a controller that was killed meanwhile may still be on its way.
+
+        What this process asked for the executor remembers by its name; a group may be another one next time.
+        """
+        if intent.asked is None or (intent.name in self._asked and not intent.is_shared):
+            return False
+        return self._clock.now() - intent.asked < getattr(self._executor, "unanswered_seconds", 0.0)
 
     def reconcile(self, watched: Watched) -> str | None:
         """An intent whose answer is not known: adopt what runs under its name, or take it back, or submit it
@@ -153,16 +200,18 @@ class Submitter:
             self._leave_alone()
             return None
         if found is not None:
-            record.update_current(handle=found.handle, submitted=found.submitted)
+            record.update_current(handle=found.handle, submitted=found.submitted, asked=None)
         elif len(attempt_paths(watched.directory)) > current.attempts_before:
             # it started and is gone from the scheduler: the journal says how it ended, or the watchdog finds
             # it lost
-            record.update_current(handle="", submitted=current.intended)
-        elif self.is_busy:
+            record.update_current(handle="", submitted=current.intended, asked=None)
+        elif self.is_busy or self._may_turn_up(current):
             return None
         elif current.is_shared:
             record.submissions.pop()  # taken back: alone it would be another submission than was meant
         else:
+            record.update_current(asked=self._clock.now())
+            self._sweep.save_job(record)
             return self._ask(watched)
         watched.last_news = self._clock.now()
         self._sweep.save_job(record)

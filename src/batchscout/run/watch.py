@@ -33,7 +33,7 @@ SILENT_WATCHDOGS, SILENT_GAPS = 3.0, 10.0
 far."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Watched:
     """One job as seen now. Times are the controller's own."""
 
@@ -112,7 +112,7 @@ class Watched:
         """From each submission to its first attempt's allocation; jobs that share one share the wait
         equally."""
         total, starts = 0.0, self.view.starts
-        for submission in self.record.submissions:
+        for submission in self.record.own_submissions:
             if submission.attempts_before < len(starts) and submission.submitted is not None:
                 start = starts[submission.attempts_before]
                 began = start.get("allocation_started") or start["time"] - (

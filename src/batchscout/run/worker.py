@@ -29,9 +29,19 @@ from batchscout.measure.journal import read_journal
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.reporter import Reporter
 from batchscout.measure.target import Caps, EvaluationGrid, Target
+from batchscout.run.binding import claim
 from batchscout.run.classify import Classification, classify_error
 from batchscout.run.executors.gpus import gpu_of_this_job
-from batchscout.run.executors.submission import AFTER, MAX_REQUEUES, SHARED, SNAPSHOT, STARTED, SUBMITTED
+from batchscout.run.executors.submission import (
+    AFTER,
+    CLAIMS,
+    MAX_REQUEUES,
+    NAME,
+    SHARED,
+    SNAPSHOT,
+    STARTED,
+    SUBMITTED,
+)
 from batchscout.run.ranks import (
     FollowingReporter,
     LeadingReporter,
@@ -308,7 +318,11 @@ def main(job_dirs: list[str]) -> int:
     afters = [int(a) for a in os.environ.get(AFTER, "").split(",") if a] or [0] * len(job_dirs)
     if len(job_dirs) > 1:
         return run_group(job_dirs, afters)
-    return run_attempt(job_dirs[0], afters[0])
+    job_dir = Path(job_dirs[0]).resolve()
+    claimed = claim(job_dir, os.environ[NAME]) if CLAIMS in os.environ else job_dir
+    if claimed != job_dir:
+        log.info("this place in the queue was given to %s", claimed.name)
+    return run_attempt(str(claimed), afters[0] if claimed == job_dir else 0)
 
 
 if __name__ == "__main__":

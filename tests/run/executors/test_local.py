@@ -208,10 +208,11 @@ def test_each_slot_gets_gpus_of_its_own(
     monkeypatch.setattr("batchscout.run.executors.local.visible_gpus", lambda: ("0", "1", "3"))
     executor = LocalExecutor(HardwareConfig(slots=3), clock=RealClock(), working_directory=tmp_path)
     submissions = [executor.submit(make_job(n, a=5.0), name=f"s-{n}") for n in ("a", "b", "c")]
-    visible = [
-        psutil.Process(int(s.handle.split("|")[1])).environ()["CUDA_VISIBLE_DEVICES"] for s in submissions
-    ]
-    assert visible == ["0", "1", "3"]
+
+    def visible(submission: Submission) -> str | None:  # None while exec has not set it up
+        return psutil.Process(int(submission.handle.split("|")[1])).environ().get("CUDA_VISIBLE_DEVICES")
+
+    assert [wait_for(lambda s=s: visible(s)) for s in submissions] == ["0", "1", "3"]
     for submission in submissions:
         executor.cancel(submission)
     executor.close()

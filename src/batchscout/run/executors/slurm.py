@@ -15,10 +15,10 @@ from batchscout.clock import Clock
 from batchscout.config import HardwareConfig
 from batchscout.errors import SchedulerBusy
 from batchscout.run.executor import SchedulerState, Status, Submission
-from batchscout.run.executors.slurm_commands import Slurm
+from batchscout.run.executors.slurm_commands import SBATCH_LIVES_SECONDS, Slurm
 from batchscout.run.executors.slurm_queue import SLOWEST_SECONDS, QueueRow, SlurmQueue
 from batchscout.run.executors.slurm_script import batch_script, job_name
-from batchscout.run.executors.submission import MAX_REQUEUES, SUBMITTED, worker_variables
+from batchscout.run.executors.submission import CLAIMS, MAX_REQUEUES, SUBMITTED, worker_variables
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,15 @@ BUSY_SECONDS, SLOWEST_BUSY_SECONDS = 2.0, 60.0
 
 
 class SlurmExecutor:
-    """See module. submit raises SchedulerBusy where the same submission is worth trying again later."""
+    """See module. submit raises SchedulerBusy where the same submission is worth trying again later.
+
+    unanswered_seconds  so long after it was asked for, a submission of a controller that died meanwhile may
+                        still turn up
+    binds_late          a job in the queue may give its place to another one (batchscout.run.binding)
+    """
+
+    unanswered_seconds = SBATCH_LIVES_SECONDS + UNANSWERED_SECONDS
+    binds_late = True
 
     def __init__(
         self, hardware: HardwareConfig, *, clock: Clock, working_directory: Path, max_requeues: int = 10
@@ -59,6 +67,8 @@ class SlurmExecutor:
         """The batch script that `submit` would hand to sbatch. Raises ConfigError."""
         variables = worker_variables(job_dirs, name=name, submitted=submitted, hardware=self._hardware)
         variables |= {MAX_REQUEUES: str(self._max_requeues)}
+        if len(job_dirs) == 1:
+            variables |= {CLAIMS: "1"}
         if not submitted:
             variables.pop(SUBMITTED)
         return batch_script(job_dirs, name=job_name(name), hardware=self._hardware, variables=variables)
@@ -111,6 +121,11 @@ class SlurmExecutor:
         if self._clock.perf() - asked < UNANSWERED_SECONDS:
             raise SchedulerBusy(f"{name}: an earlier sbatch did not answer; its job may still turn up")
         return None
+
+    @staticmethod
+    def log_name(handle: str) -> str:
+        """Of the file that a job's script and its first task write, in the first job's log folder."""
+        return f"{handle}_0_log.out"
 
     def find(self, name: str) -> Submission | None:
         rows = self.queue.by_name(job_name(name))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -16,6 +17,8 @@ from batchscout.errors import LaunchError, SchedulerBusy
 
 SUBMIT_SECONDS = 60.0
 QUERY_SECONDS = 30.0
+SBATCH_LIVES_SECONDS = SUBMIT_SECONDS + 5.0
+"""So long an sbatch lives at most, also where its controller was killed meanwhile."""
 
 # What sbatch says where the same call can succeed later: no answer, or a limit on jobs in the queue.
 _NOT_NOW = (
@@ -68,7 +71,8 @@ class Slurm:
                 LaunchError where it will never be accepted.
         """
         command = ("sbatch", "--parsable", f"--chdir={directory}", str(script))
-        code, output, errors = self._run(command, timeout=SUBMIT_SECONDS)
+        lives = ("timeout", "--signal=KILL", f"{SBATCH_LIVES_SECONDS:g}") if shutil.which("timeout") else ()
+        code, output, errors = self._run(command, timeout=SUBMIT_SECONDS, before=lives)
         found = re.search(r"^(\d+)(;|$)", output.strip(), re.MULTILINE)
         if code == 0 and found:
             return found[1]
@@ -81,18 +85,22 @@ class Slurm:
             f"sbatch refused the job: {said}; check partition, gres, account, qos, time_limit of hardware"
         )
 
-    def _run(self, command: Sequence[str], *, timeout: float) -> tuple[int | None, str, str]:
-        """Exit code (None: killed after `timeout`, or no such program), output, errors."""
+    def _run(
+        self, command: Sequence[str], *, timeout: float, before: Sequence[str] = ()
+    ) -> tuple[int | None, str, str]:
+        """Exit code (None: killed after `timeout`), output, errors. before: what starts the program.
+
+        Raises  LaunchError where there is no such program
+        """
         self.calls[command[0]] += 1
-        try:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, env=self.environment, start_new_session=True,
-            )  # fmt: skip
-        except FileNotFoundError as error:
+        if shutil.which(command[0], path=self.environment.get("PATH")) is None:
             raise LaunchError(
                 f"{command[0]} is not installed here; hardware.executor=slurm needs Slurm's programs"
-            ) from error
+            )
+        child = subprocess.Popen(
+            [*before, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=self.environment, start_new_session=True,
+        )  # fmt: skip
         try:
             output, errors = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

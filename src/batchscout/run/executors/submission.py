@@ -23,6 +23,7 @@ NAME = "BATCHSCOUT_SUBMISSION"
 SUBMITTED = "BATCHSCOUT_SUBMITTED"
 STARTED = "BATCHSCOUT_STARTED"  # of the allocation, where a scheduler made the job wait
 SHARED = "BATCHSCOUT_SHARED"  # start of the allocation and number of jobs in it, where there are several
+CLAIMS = "BATCHSCOUT_CLAIMS"  # the job given may have left its place in the queue to another one
 AFTER = "BATCHSCOUT_AFTER_ATTEMPT"
 SNAPSHOT = "BATCHSCOUT_SNAPSHOT"
 MAX_REQUEUES = "BATCHSCOUT_MAX_REQUEUES"

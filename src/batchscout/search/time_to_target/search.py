@@ -24,7 +24,12 @@ from batchscout.search.time_to_target.watch import Outlook, look_at
 
 
 class TimeToTargetSearch:
-    """The search of DESIGN §7: laws, partial curves, regret removed per second."""
+    """The search of DESIGN §7: laws, partial curves, regret removed per second.
+
+    binds_late  a job in the queue may be given other parameters until it starts
+    """
+
+    binds_late = True
 
     def __init__(self, context: SearchContext, settings: Settings | None = None) -> None:
         self.context, self.settings = context, settings or Settings()
