@@ -1,4 +1,4 @@
-"""Do intervals cover the truth, and how fast is the built-in trainer?
+"""Do intervals cover the truth, how fast is the built-in trainer, what do 1,000 jobs ask of a Slurm?
 
     python -m bench [sweeps=300]
 
@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from bench import laws_coverage, trainer
+from bench import laws_coverage, slurm_load, trainer
 
 
 def main(sweeps: int = 300) -> int:
@@ -20,6 +20,8 @@ def main(sweeps: int = 300) -> int:
     status = laws_coverage.main(sweeps=sweeps)
     print(f"\nBuilt-in trainer, torch {torch.__version__}\n", flush=True)
     trainer.main()
+    print("\nSlurm: 1,000 queued jobs, their controller watched for a minute\n", flush=True)
+    slurm_load.main([])
     return status
 
 

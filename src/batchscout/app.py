@@ -49,7 +49,7 @@ def run(
     if plan.carried is not None:
         options["carried"] = plan.carried.jobs
         for warning in plan.carried.warnings:
-            print(f"warning: {warning}")
+            _note(plan, f"warning: {warning}")
     search = build_search(wanted.name, plan.settings.context, options, function=wanted.function)
     if plan.config.dry_run:
         from batchscout.dry_run import describe
@@ -60,7 +60,7 @@ def run(
     while True:
         directory, is_resumed = choose(plan)
         if is_resumed:
-            print(f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
+            _note(plan, f"going on with the unfinished sweep in {directory} (fresh=true starts anew)")
         if plan.carried is not None:
             plan.carried.keep(directory)
         executor = (make_executor or executor_for)(plan, search, directory)
@@ -86,19 +86,23 @@ def run_parts(
     parts: Mapping[int, Request], *, make_executor: MakeExecutor | None, listeners: Sequence[Listener]
 ) -> ExitCode:
     """One sweep after the other, each on its number of GPUs; then how `batchscout plan` reads them."""
-    for part in parts.values():
-        make_plan(part)  # every mistake before the first job
+    plans = [make_plan(part) for part in parts.values()]  # every mistake before the first job
     code, places = ExitCode.OK, []
     for gpus, part in parts.items():
-        print(f"gpus={gpus}")
+        _note(plans[0], f"gpus={gpus}")
         code = max(code, run(part, make_executor=make_executor, listeners=listeners))
         if code == ExitCode.INTERRUPTED:
             return code
         places.append(str(part.directory or part.runs / str(part.mapping["name"])))
     source = next(iter(parts.values())).mapping["scale_out"].get("source") or "SWEEP"
     words = " ".join(f"--probes {place}" for place in places)
-    print(f"plan     batchscout plan {source} {words} --gpus 1,8,64")
+    _note(plans[0], f"plan     batchscout plan {source} {words} --gpus 1,8,64")
     return code
+
+
+def _note(plan: Plan, text: str) -> None:
+    """For people: beside standard output where that is a script's."""
+    print(text, file=sys.stderr if plan.config.output == "json" else sys.stdout)
 
 
 def search_options(wanted: SearchConfig) -> dict[str, Any]:
@@ -168,7 +172,11 @@ def executor_for(plan: Plan, search: Search, directory: Path) -> Executor:
 
 
 def live_view(plan: Plan) -> list[Listener]:
-    """Progress on the terminal; a replay is over before one could read it."""
+    """Progress on the terminal, or for a script; a replay is over before a person could read it."""
+    if plan.config.output == "json":
+        from batchscout.report.json_lines import JsonLines
+
+        return [JsonLines()]
     if plan.recording is not None:
         return []
     from batchscout.report.live import LiveView
@@ -191,10 +199,11 @@ def trackers(plan: Plan) -> tuple[list[Listener], Callable[[], tuple[str, ...]]]
     is_asked = any(name == "tracking" or name.startswith("tracking.") for name in plan.request.typed)
     if tracking.name == "none" or (plan.recording is not None and not is_asked):
         return [], tuple
-    from batchscout.track import MlflowTracker, StudyWriter
+    from batchscout.track import MlflowTracker, StudyServer, StudyWriter
 
-    tracker = MlflowTracker(tracking.uri or "")
-    return [tracker, StudyWriter()], lambda: tracker.links
+    tracker = MlflowTracker(tracking.uri or "", trainer_joins=tracking.trainer_joins)
+    study = StudyWriter() if tracking.study is None else StudyServer(tracking.study)
+    return [tracker, study], lambda: tracker.links
 
 
 def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
@@ -203,6 +212,11 @@ def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
 
     result = read_json(directory / "result.json")
     if result is None:
+        return
+    if plan.config.output == "json":
+        from batchscout.report.json_lines import final_line, write_line
+
+        write_line("result", final_line(result, directory, links))
         return
     say_result(result)
     for line in failures(result, directory):
@@ -215,13 +229,16 @@ def conclude(plan: Plan, directory: Path, links: tuple[str, ...]) -> None:
 
 
 def say_result(result: dict[str, Any]) -> None:
-    """The table, one row a batch size, and the recommendation in one sentence."""
+    """The table, one row a batch size, the recommendation in one sentence, and what weakens it."""
     from batchscout.report.console import QuietConsole
+    from batchscout.report.doubts import doubts
     from batchscout.report.sentence import recommendation
     from batchscout.report.table import render
 
     QuietConsole(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(render(result))
     print(recommendation(result))
+    for doubt in doubts(result):
+        print(f"warning  {doubt}")
 
 
 def failures(result: Mapping[str, Any], directory: Path) -> Iterator[str]:

@@ -227,11 +227,16 @@ def slurm_minutes(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrackingConfig:
-    """Where runs are logged. embedded: a database beside sweep.py; server: `uri`; none: only the journals."""
+    """Where runs are logged. embedded: a database beside sweep.py; server: `uri`; none: only the journals.
+
+    trainer_joins  trainers log to MLflow themselves; each is told the run of its job
+    study          SQL address of the Optuna study (postgresql+psycopg://…), null: study.journal in the sweep
+    """
 
     name: str = key("embedded", choices=("embedded", "server", "none"))
     uri: str | None = key(None)
-    experiment: str = key("batchscout")
+    trainer_joins: bool = key(False)
+    study: str | None = key(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,7 @@ def check_sweep(config: SweepConfig) -> None:
     _check_lr_rule(config)
     _check_search(config)
     _check_hardware(config)
-    if config.tracking.name == "server" and not config.tracking.uri:
-        raise ConfigError(
-            "tracking.uri", "null", "must name the server where tracking=server, as in http://host:5000"
-        )
+    _check_tracking(config)
 
 
 def check_job(job: JobConfig) -> None:
@@ -132,6 +129,28 @@ def _check_hardware(config: SweepConfig) -> None:
             "hardware.gpus",
             hardware.gpus,
             f"must be a multiple of hardware.nodes × hardware.tasks = {hardware.nodes * hardware.tasks}",
+        )
+
+
+def _check_tracking(config: SweepConfig) -> None:
+    tracking = config.tracking
+    if tracking.name == "server" and not tracking.uri:
+        raise ConfigError(
+            "tracking.uri", "null", "must name the server where tracking=server, as in http://host:5000"
+        )
+    if tracking.trainer_joins and tracking.name == "none":
+        raise ConfigError("tracking.trainer_joins", "true", "needs tracking=embedded or tracking=server")
+    if tracking.trainer_joins and tracking.name == "embedded" and config.hardware.executor == "slurm":
+        raise ConfigError(
+            "tracking.trainer_joins",
+            "true",
+            "needs a server that the nodes reach: tracking=server tracking.uri=http://host:5000",
+        )
+    if tracking.study is not None and "://" not in tracking.study:
+        raise ConfigError(
+            "tracking.study",
+            tracking.study,
+            "must be an SQL address, as in postgresql+psycopg://user@host/database",
         )
 
 

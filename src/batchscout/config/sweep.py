@@ -50,6 +50,7 @@ class SweepConfig:
     micro_batch_size  rollouts per forward and backward pass, null: the trainer's choice
     name              the sweep's name, NAME in runs/NAME/TIME
     checkpoint_every_seconds   wall time between a job's checkpoints
+    output            what the terminal gets: text for people, json for scripts (one object a line)
     """
 
     batch_size: int = key(128, least=1)
@@ -79,6 +80,7 @@ class SweepConfig:
     checkpoint_every_seconds: float = key(60.0, above=0)
     fresh: bool = key(False)
     dry_run: bool = key(False)
+    output: str = key("text", choices=("text", "json"))
     name: str = key("sweep")
 
     @classmethod

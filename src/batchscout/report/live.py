@@ -129,7 +129,8 @@ def ended_line(row: Mapping[str, Any], number: int) -> Text:
         return Text(f"{where}  {found}", style="green")
     cost = f" after {duration(row['seconds'])}, {count(row['samples'])} samples" if row["samples"] else ""
     why = f": {reason}" if reason else ""
-    message = _one_line(row.get("message") or "") if outcome is Outcome.FAILED else ""
+    says_more = outcome in (Outcome.FAILED, Outcome.INFEASIBLE)  # why it broke, or after which it was skipped
+    message = _one_line(row.get("message") or "") if says_more else ""
     more = f" ({message})" if message and message != reason else ""
     return Text(f"{where}  {outcome.value}{cost}{why}{more}", style="red" if outcome in BROKEN else "")
 

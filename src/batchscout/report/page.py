@@ -16,6 +16,7 @@ from batchscout import __version__
 from batchscout.report.captions import CAPTIONS, WIDTHS
 from batchscout.report.data_files import data_files
 from batchscout.report.decisions import decisions
+from batchscout.report.doubts import doubts
 from batchscout.report.figures import page_figures, write_figures
 from batchscout.report.figures.theme import DARK, LIGHT, css_variables
 from batchscout.report.jobs import job_cells, job_columns
@@ -81,7 +82,7 @@ def render(sweep: Sweep) -> str:
         result=sweep.result,
         sentence=recommendation(sweep.result),
         facts=_facts(sweep.result) if answer is not None else _spent(sweep.result),
-        warnings=_warnings(sweep.result),
+        warnings=doubts(sweep.result),
         figures=figures,
         has_laws=any(figure["name"] == "laws" for figure in figures),
         columns=columns,
@@ -149,12 +150,6 @@ def _levels(result: Mapping[str, Any]) -> list[list[str]]:
             row[1:] = [str(answer["batch_size"]), rate(answer["lr"]), *numbers]
         rows.append([*row, digits(law.get("b_crit")) if law else "", missed])
     return rows
-
-
-def _warnings(result: Mapping[str, Any]) -> list[str]:
-    laws = result["laws"] or {}
-    answer = result["recommendation"] or {}
-    return [str(warning) for warning in [*(laws.get("warnings") or []), *(answer.get("warnings") or [])]]
 
 
 def _subtitle(sweep: Sweep) -> str:

@@ -30,6 +30,7 @@ TAKEN = (
     "max_requeues",
     "checkpoint_every_seconds",
     "tracking",
+    "output",
     "fresh",
     "dry_run",
 )

@@ -42,6 +42,7 @@ from batchscout.run.executors.submission import (
     STARTED,
     SUBMITTED,
 )
+from batchscout.run.joining import joined_run
 from batchscout.run.ranks import (
     FollowingReporter,
     LeadingReporter,
@@ -73,7 +74,7 @@ def run_attempt(job_dir: str, after: int = 0) -> int:
         return EXIT_OK
     os.environ.update(distributed_variables(os.environ))
     signals = Signals()
-    with signals:
+    with signals, joined_run(directory):
         if rank() > 0:
             return _follow(directory, job)
         function, failure = _load(job["config"]["trainer"]["function"])

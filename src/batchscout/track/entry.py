@@ -32,6 +32,7 @@ SWEEP_TAG = "batchscout.sweep"
 JOB_TAG = "batchscout.job"
 KIND_TAG = "batchscout.kind"
 DIGEST_TAG = "batchscout.digest"
+JOINED_TAG = "batchscout.joined"
 
 #: MLflow's words for how a run ended. What the search stopped on purpose finished; what broke failed.
 STATUS = {
@@ -142,6 +143,26 @@ def job_entry(view: SweepView, row: Row, job: JobObservation | None, *, facts: F
         params=job_params(view, row),
         tags=_job_tags(row, facts),
         points=tuple(dict.fromkeys(points)),
+    )
+
+
+def joined_entry(sweep: str, job: Row, started: float) -> RunEntry:
+    """The run of a job that starts now and whose trainer logs to it: the controller does not know its start yet.
+
+    Parameters and points wait for the journal's start event, which they must agree with.
+
+    job      its id, kind, batch_size, lr and seed
+    started  Unix seconds
+    """
+    return RunEntry(
+        sweep=sweep,
+        job=job["id"],
+        name=_job_name(job),
+        status=STATUS[Outcome.RUNNING],
+        is_final=False,
+        start=_milliseconds(started),
+        end=None,
+        tags={KIND_TAG: job["kind"], JOINED_TAG: "true"},
     )
 
 

@@ -16,8 +16,10 @@ from typing import Any
 
 from batchscout.errors import TrackingError
 from batchscout.run.listener import SweepView
-from batchscout.track.entry import RunEntry, is_loggable, job_entry, sweep_entry, sweep_start
-from batchscout.track.facts import Facts, read_facts
+from batchscout.track import joins
+from batchscout.track.entry import RunEntry, entries, is_loggable, job_entry, sweep_entry, sweep_start
+from batchscout.track.facts import read_facts
+from batchscout.track.joins import Joins
 from batchscout.track.location import database_path, filesystem_type, is_network_filesystem
 from batchscout.track.store import RunStore
 from batchscout.track.views import experiment_tags, how_to_look
@@ -30,10 +32,19 @@ LAST_WAIT_SECONDS = 60.0  # at the end, while MLflow keeps answering
 
 
 class MlflowTracker:
-    """A Listener. uri: any MLflow tracking URI; say: how the user is told about an outage, once."""
+    """A Listener.
 
-    def __init__(self, uri: str, *, say: Callable[[str], None] = log.warning) -> None:
+    uri            any MLflow tracking URI
+    trainer_joins  trainers log to MLflow themselves: jobs that start are told their run (joins.py)
+    say            how the user is told about an outage, once
+    """
+
+    def __init__(
+        self, uri: str, *, trainer_joins: bool = False, say: Callable[[str], None] = log.warning
+    ) -> None:
         self.uri = uri
+        self._trainer_joins = trainer_joins
+        self._joins: Joins | None = None
         self.is_degraded = False
         self._say = say
         self._store: RunStore | None = None
@@ -62,6 +73,10 @@ class MlflowTracker:
             return
         self._store = RunStore(self.uri, view.sweep)
         self._directory = view.directory
+        Joins.withdraw(view.directory)
+        if self._trainer_joins:
+            self._joins = Joins(self._store, view.directory)
+            self._joins.offer()
         self._thread = threading.Thread(target=self._work, name="mlflow-tracker", daemon=True)
         self._thread.start()
         self.on_change(view)
@@ -90,44 +105,21 @@ class MlflowTracker:
         if self.is_degraded or (self._thread is not None and self._thread.is_alive()):
             self._say(f"MLflow is behind: `batchscout sync {view.directory}` completes it from the journals")
 
-    def environment(self, view: SweepView, job: str) -> dict[str, str]:
-        """Variables with which a trainer that logs to MLflow itself joins the job's run; {} during an outage.
-
-        Makes the run where it does not exist yet, waiting PATIENCE_SECONDS at most.
-        """
-        row = next(row for row in view.result["jobs"] if row["id"] == job)
-        made: list[dict[str, str]] = []
-        store = self._store
-        if store is None or self.is_degraded:
-            return {}
-
-        def make() -> None:
-            try:
-                store.write(job_entry(view, row, None, facts=Facts()))
-            except TrackingError as error:
-                self._degrade(str(error))
-                return
-            run_id = store.run_id(job)
-            if run_id is not None and store.experiment_id is not None:
-                names = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID")
-                made.append(dict(zip(names, (self.uri, store.experiment_id, run_id), strict=True)))
-
-        worker = threading.Thread(target=make, daemon=True)
-        worker.start()
-        worker.join(PATIENCE_SECONDS)
-        return made[0] if made else {}
-
     def _work(self) -> None:
         """The thread: the newest view, again after a pause where MLflow did not take it."""
         pause = RETRY_SECONDS[0]
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._view is not None or self._is_closing)
+                seconds = None if self._joins is None else joins.LOOK_SECONDS
+                self._condition.wait_for(lambda: self._view is not None or self._is_closing, timeout=seconds)
                 view, self._view = self._view, None
-            if view is None:
-                return
+                if view is None and self._is_closing:
+                    return
             try:
-                self._log(view)
+                if self._joins is not None:
+                    self._answer(self._joins)
+                if view is not None:
+                    self._log(view)
             except Exception as error:  # noqa: BLE001  the boundary: tracking must not hurt a sweep, whatever breaks
                 text = str(error) if isinstance(error, TrackingError) else f"{type(error).__name__}: {error}"
                 self._degrade(text)
@@ -142,6 +134,15 @@ class MlflowTracker:
                 pause = RETRY_SECONDS[0]
             finally:
                 self._busy_since = None
+
+    def _answer(self, waiting: Joins) -> None:
+        """Tell jobs that start which run is theirs."""
+        asking = list(waiting.asking())
+        if asking and self._store is not None:
+            self._store.open()  # unwatched, as in _log
+            self._busy_since = time.monotonic()
+            for job, started in asking:
+                waiting.answer(job, started)
 
     def _log(self, view: SweepView) -> None:
         """Write what changed since it was last written."""
@@ -159,6 +160,8 @@ class MlflowTracker:
             if is_loggable(row) and self._written.get(row["id"]) != state:
                 self._write(job_entry(view, row, jobs.get(row["id"]), facts=facts), state)
         if view.result["status"] != "running":
+            if self._joins is not None:  # trainers ended their runs after we did
+                store.write_all(list(entries(view, facts)))
             self._busy_since = time.monotonic()
             store.upload_report(view)
 

@@ -50,12 +50,8 @@ class StudyWriter:
         self.on_change(view)
 
     def on_change(self, view: SweepView) -> None:
-        rows = [row for row in view.result["jobs"] if Outcome(row["outcome"]).is_final]
-        wanted = _fingerprints(rows)
-        if wanted == self._written:
-            return
         try:
-            self._write(view, rows, wanted)
+            self.write(view)
         except (
             TrackingError,
             OSError,
@@ -68,10 +64,16 @@ class StudyWriter:
     def on_end(self, view: SweepView) -> None:
         self.on_change(view)
 
-    def _write(self, view: SweepView, rows: Sequence[Mapping[str, Any]], wanted: list[str]) -> None:
+    def write(self, view: SweepView) -> None:
+        """Bring the study up to the view. Raises TrackingError, OSError."""
+        rows = [row for row in view.result["jobs"] if Outcome(row["outcome"]).is_final]
+        wanted = _fingerprints(rows)
+        if wanted == self._written:
+            return
         kept = len(self._written)
         is_longer = kept > 0 and wanted[:kept] == self._written
         first = kept if is_longer else 0
+        self._written = []  # what a failure leaves is made anew
         write_study(view, rows, first=first, storage=self._storage)
         self._written = wanted
 
@@ -107,7 +109,8 @@ def write_study(
         )
         for row in rows[first:]:
             study.add_trial(_trial(row, jobs.get(row["id"]), space))
-    except (OptunaError, SQLAlchemyError, ValueError) as error:
+        place.remove_session()
+    except (OptunaError, SQLAlchemyError, ValueError, ImportError) as error:  # no driver for that address
         raise TrackingError(f"{storage or view.directory / 'study.journal'}: {error}") from error
 
 

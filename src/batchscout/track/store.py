@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from batchscout.errors import TrackingError
 from batchscout.report.table import to_csv
 from batchscout.run.listener import SweepView
-from batchscout.track.entry import DIGEST_TAG, JOB_TAG, SWEEP_TAG, Point, RunEntry
+from batchscout.track.entry import DIGEST_TAG, JOB_TAG, JOINED_TAG, SWEEP_TAG, Point, RunEntry
 from batchscout.track.location import database_path
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class RunStore:
             self.open()
             run = self._runs.get(entry.job)
             if run is not None and run.data.tags.get(DIGEST_TAG) == entry.digest:
+                self._keep_end(run, entry)
                 return 0
             if run is not None and self._is_contradicted(run, entry):
                 self.client.delete_run(run.info.run_id)
@@ -87,9 +88,25 @@ class RunStore:
             run = run or self._create(entry)
             return self._fill(run, entry)
 
+    def join(self, entry: RunEntry) -> str:
+        """Make the run of a job whose trainer logs to it, unless it is there, and return its id."""
+        with _talking(self.uri), self._lock:
+            self.open()
+            run = self._runs.get(entry.job)
+            if run is None:
+                run = self._create(entry)
+                self._fill(run, entry)
+            elif JOINED_TAG not in run.data.tags:
+                self.client.set_tag(run.info.run_id, JOINED_TAG, entry.tags[JOINED_TAG])
+            return str(run.info.run_id)
+
+    def look_again(self) -> None:
+        """Read the runs anew at the next call: trainers wrote to them, too."""
+        self._is_stale = True
+
     def write_all(self, entries: Sequence[RunEntry]) -> int:
         """All entries, after a fresh look at what is there; returns the number of metric points sent."""
-        self._is_stale = True
+        self.look_again()
         return sum(self.write(entry) for entry in entries)
 
     def upload_report(self, view: SweepView) -> None:
@@ -183,9 +200,7 @@ class RunStore:
         known = self._logged.setdefault(run_id, set())
         new = [point for point in entry.points if point not in known]
         metrics = [Metric(p.key, p.value, p.timestamp, p.step, run_id=run_id) for p in new]
-        params = [
-            Param(key, value) for key, value in entry.params.items() if run.data.params.get(key) != value
-        ]
+        params = [Param(key, value) for key, value in self._new_params(run, entry)]
         tags = [RunTag(key, value) for key, value in entry.tags.items() if run.data.tags.get(key) != value]
         for first in range(0, max(len(metrics), 1), BATCH):
             batch = metrics[first : first + BATCH]
@@ -206,12 +221,28 @@ class RunStore:
         self._runs[entry.job] = self.client.get_run(run_id)
         return len(new)
 
+    def _new_params(self, run: Run, entry: RunEntry) -> list[tuple[str, str]]:
+        """What is not there yet. MLflow refuses a second value, and in a joined run the trainer comes first:
+        ours wait for the end, and a name that it used is its own."""
+        if JOINED_TAG not in run.data.tags:
+            return [(key, value) for key, value in entry.params.items() if run.data.params.get(key) != value]
+        if not entry.is_final:
+            return []
+        taken = self.client.get_run(run.info.run_id).data.params
+        return [(key, value) for key, value in entry.params.items() if key not in taken]
+
+    def _keep_end(self, run: Run, entry: RunEntry) -> None:
+        """A trainer's own `end_run` may come after the job's end was logged; status and end are the job's."""
+        if entry.end is not None and (run.info.status, run.info.end_time) != (entry.status, entry.end):
+            self.client.set_terminated(run.info.run_id, entry.status, entry.end)
+            self._runs[entry.job] = self.client.get_run(run.info.run_id)
+
     def _is_contradicted(self, run: Run, entry: RunEntry) -> bool:
         """Whether the run holds points that the sweep does not have (a stopped job went on from earlier).
 
         MLflow cannot take a point back, so such a run is made anew; one that a trainer also logs to is kept.
         """
-        if not entry.is_final or run.info.run_id in self._own:
+        if not entry.is_final or run.info.run_id in self._own or JOINED_TAG in run.data.tags:
             return False
         keys = {point.key for point in entry.points}
         if any(key not in keys for key in run.data.metrics):

@@ -22,6 +22,9 @@ from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state
 from batchscout.search.time_to_target.watch import Outlook, look_at
 
+TOGETHER = 3
+"""Later probes in one allocation, at most: each makes the others worth less."""
+
 
 class TimeToTargetSearch:
     """The search of DESIGN §7: laws, partial curves, regret removed per second.
@@ -168,21 +171,29 @@ class TimeToTargetSearch:
             return None
         view = state.prospects
         winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
+        # one after the other, each decided by what the last one showed; where an allocation costs more than a
+        # probe, all that may matter at once, for they share one
+        going = {j.point.batch_size for j in state.jobs if j.kind == "probe" and not j.is_final}
+        if going and (len(going) >= TOGETHER or not self._is_overhead_dear(state)):
+            return None
         sd = state.update_time.sd
         worth = [
-            float((winner == b).mean() * sd[i]) if b in sizes else 0.0
+            float((winner == b).mean() * sd[i]) if b in sizes and b not in going else 0.0
             for i, b in enumerate(state.batch_sizes)
         ]
         i = int(np.argmax(worth))
         b = state.batch_sizes[i]
-        if (
-            worth[i] < 0.02
-            or probes.get(b, 0) >= 3
-            or any(j.kind == "probe" and not j.is_final for j in state.jobs)
-        ):
+        if worth[i] < 0.02 or probes.get(b, 0) >= 3:
             return None
         samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
         return self._probe_at(state, b, int(np.clip(self.settings.probe_share * samples / b, 1, 3)))
+
+    def _is_overhead_dear(self, state: State) -> bool:
+        """Whether queueing and starting cost more than a probe itself: as told, or as seen so far."""
+        probes = [j for j in state.jobs if j.kind == "probe" and j.is_final]
+        overhead = [j.queue_seconds + j.startup_seconds for j in probes]
+        seen = float(np.mean(overhead)) if probes else 0.0
+        return bool(max(self.context.overhead_seconds, seen) > np.mean([j.seconds for j in probes] or [0.0]))
 
     def _probe_at(self, state: State, batch_size: int, updates: int) -> Proposal | None:
         """The seconds do not depend on lr and seed: each further probe takes a cell that none had (a job runs
