@@ -100,7 +100,6 @@ def test_a_dead_server_never_holds_the_sweep_up(sweep):
     assert len(said) == 2
     assert said[0].startswith("tracking degraded, the sweep goes on and its journals keep everything: ")
     assert said[1] == f"MLflow is behind: `batchscout sync {directory}` completes it from the journals"
-    assert tracker.environment(view, view.result["jobs"][0]["id"]) == {}
 
 
 def test_a_locked_database_is_waited_for_by_the_tracker_alone(sweep, database, monkeypatch):
@@ -141,22 +140,3 @@ def test_no_database_is_made_on_a_network_file_system(sweep, tmp_path, monkeypat
     assert not (tmp_path / "home").exists()
     assert "network file system (nfs4)" in said[0]
     assert "batchscout sync" in said[1]
-
-
-def test_a_trainer_can_join_its_jobs_run(sweep, database):
-    from mlflow import MlflowClient
-
-    directory, result = sweep
-    view = read_sweep(directory)
-    job = result["jobs"][0]["id"]
-    tracker = MlflowTracker(database.uri)
-    tracker.on_start(replace(view, result={**result, "jobs": [], "status": "running", "recommendations": []}))
-    wait_for(lambda: tracker.links)
-    environment = tracker.environment(view, job)
-    assert environment["MLFLOW_TRACKING_URI"] == database.uri
-    client = MlflowClient(environment["MLFLOW_TRACKING_URI"])
-    client.log_metric(environment["MLFLOW_RUN_ID"], "trainer/kl", 0.01, step=1)
-    tracker.on_end(view)
-    assert database.active_runs() == len(result["jobs"]) + 1
-    assert database.value(job, "trainer/kl") == 0.01
-    assert database.value(job, "time_to_target") == result["jobs"][0]["time_to_target"]
