@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.slurm.conftest import ROOT, DevCluster, ExecutorMaker
-from tests.slurm.sweeps import COMMON, Sweep, assert_complete
+from tests.slurm.conftest import DevCluster, ExecutorMaker
 from tests.synthetic_jobs import JobMaker, events, outcome, wait_for, wait_for_updates, wait_until_ended
 
 from batchscout.clock import RealClock
@@ -56,26 +54,6 @@ def test_a_time_limit_shorter_than_the_job_is_continued_in_further_allocations(
     assert {a[0]["slurm_job_id"] for a in attempts} == {submission.handle}
     updates = [e["updates"] for a in attempts for e in a if e["event"] == "update"]
     assert updates == list(range(1, len(updates) + 1)), "no update is lost or made twice"
-
-
-def test_a_controller_in_a_job_of_its_own_is_requeued_and_goes_on(
-    cluster: DevCluster, tmp_path: Path
-) -> None:
-    sweep = Sweep(tmp_path / "s", cluster)
-    overrides = [*COMMON, "hardware=dev_gpu_b", "trainer.time_scale=8", f"hydra.sweep.dir={sweep.directory}"]
-    controller = cluster.run(
-        "sbatch", "--parsable", "--partition=gpu-a", "--mem=300M", f"--chdir={ROOT}",
-        f"--output={tmp_path}/log", str(ROOT / "slurm" / "controller.sbatch"), *overrides,
-    )  # fmt: skip
-    sweep.wait_for_updates("b64-lr0.0003-s0", 2)
-    cluster.run("scancel", "--batch", "--signal=USR2", controller)
-    wait_for(lambda: "restart 1" in (tmp_path / "log").read_text(), 60)
-    wait_for(
-        lambda: (sweep.directory / "result.json").exists() and sweep.result()["status"] == "complete", 90
-    )
-    assert {row["attempts"] for row in assert_complete(sweep)["jobs"]} == {1}, "its jobs were not disturbed"
-    lines = (sweep.directory / "events.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines].count("submit") == 2
 
 
 def test_a_requeued_job_does_not_wait_for_old_credentials_to_expire(
