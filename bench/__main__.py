@@ -1,4 +1,4 @@
-"""Do intervals cover the truth, how fast is the built-in trainer, what do 1,000 jobs ask of a Slurm?
+"""Do intervals cover the truth, how fast are the built-in trainer and MLflow, what do 1,000 jobs ask of a Slurm?
 
     python -m bench [sweeps=300]
 
@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from bench import laws_coverage, slurm_load, trainer
+from bench import laws_coverage, slurm_load, tracking, trainer
 
 
 def main(sweeps: int = 300) -> int:
@@ -22,6 +22,8 @@ def main(sweeps: int = 300) -> int:
     trainer.main()
     print("\nSlurm: 1,000 queued jobs, their controller watched for a minute\n", flush=True)
     slurm_load.main([])
+    print("\nMLflow: a large sweep from its journals\n", flush=True)
+    tracking.main()
     return status
 
 
