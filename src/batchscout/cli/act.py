@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchscout.cli.find import find_job, find_sweep, split
+from batchscout.cli.script import print_json
 from batchscout.home import HOME, home
 
 if TYPE_CHECKING:
     from batchscout.run.executor import Executor
 
 
-def sync_sweep(words: str | None, uri: str | None) -> None:
+def sync_sweep(words: str | None, uri: str | None, *, json_output: bool = False) -> None:
     from batchscout.track.sync import sync
 
     done = sync(find_sweep(words), uri)
+    if json_output:
+        print_json(asdict(done))
+        return
     print(f"{done.runs} runs in {done.uri} ({done.points} points were new)")
     for link in done.links:
         print(f"mlflow   {link}")
+    if done.study is not None:
+        print(f"study    {done.study}")
 
 
 def serve_pages(sweeps: Sequence[str], port: int | None, uri: str | None) -> int:

@@ -21,6 +21,7 @@ Sweep = Annotated[
     str | None,
     typer.Argument(help="A sweep's directory, or NAME[/TIME] below runs/; the newest if left out."),
 ]
+Json = Annotated[bool, typer.Option("--json", help="For scripts: one JSON object.")]
 Words = Annotated[
     list[str],
     typer.Argument(
@@ -32,12 +33,14 @@ Words = Annotated[
 
 @app.command()
 def status(
-    sweep: Sweep = None, all_jobs: Annotated[bool, typer.Option("--all", help="Every job.")] = False
+    sweep: Sweep = None,
+    all_jobs: Annotated[bool, typer.Option("--all", help="Every job.")] = False,
+    json_output: Json = False,
 ) -> None:
     """How a sweep stands: jobs, cost, the recommendation so far."""
     from batchscout.cli.look import show_status
 
-    show_status(sweep, all_jobs=all_jobs)
+    show_status(sweep, all_jobs=all_jobs, json_output=json_output)
 
 
 @app.command()
@@ -72,11 +75,11 @@ def retry(
 
 
 @app.command()
-def report(sweep: Sweep = None) -> None:
+def report(sweep: Sweep = None, json_output: Json = False) -> None:
     """Write report.html and the figures again; show table and recommendation."""
     from batchscout.cli.look import make_report
 
-    make_report(sweep)
+    make_report(sweep, json_output=json_output)
 
 
 @app.command()
@@ -153,11 +156,12 @@ def sync(
     uri: Annotated[
         str | None, typer.Option(help="MLflow's tracking URI; the sweep's own if left out.")
     ] = None,
+    json_output: Json = False,
 ) -> None:
     """Log a sweep to MLflow from its journals; repeating it changes nothing."""
     from batchscout.cli.act import sync_sweep
 
-    sync_sweep(sweep, uri)
+    sync_sweep(sweep, uri, json_output=json_output)
 
 
 @app.command()
@@ -184,11 +188,11 @@ def resume(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(json_output: Json = False) -> None:
     """Check what sweeps need here: Python, GPUs, Slurm, disk, tracking."""
     from batchscout.cli.doctor import examine
 
-    sys.exit(examine())
+    sys.exit(examine(json_output=json_output))
 
 
 @app.command()

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from batchscout.cli.script import print_json
+
 State = Literal["ok", "note", "bad"]
 Finding = tuple[State, str]
 
@@ -22,15 +24,18 @@ NEEDED_BYTES = 2_000_000_000
 PACKAGES = ("torch", "hydra-core", "optuna", "mlflow", "submitit", "numpy", "scipy")
 
 
-def examine() -> int:
+def examine(*, json_output: bool = False) -> int:
     """Print every finding; returns 1 if one of them would stop a sweep."""
     checks: list[Callable[[], Iterator[Finding]]] = [
         python, packages, hydra_plugins, devices, cores, slurm, disk, tracking,
     ]  # fmt: skip
     findings = [finding for check in checks for finding in check()]
-    marks = {"ok": "ok  ", "note": "note", "bad": "BAD "}
-    for state, words in findings:
-        print(f"{marks[state]} {words}")
+    if json_output:
+        print_json({"findings": [{"state": state, "words": words} for state, words in findings]})
+    else:
+        marks = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+        for state, words in findings:
+            print(f"{marks[state]} {words}")
     return int(any(state == "bad" for state, _ in findings))
 
 

@@ -8,15 +8,19 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from batchscout.app import say_result
 from batchscout.cli.find import a_job, find_job, find_sweep, split
+from batchscout.cli.script import print_json
 from batchscout.errors import ConfigError, SweepError
 from batchscout.measure.outcome import Outcome
+from batchscout.report.doubts import doubts
+from batchscout.report.json_lines import final_line
 from batchscout.report.numbers import count, duration
-from batchscout.run.actions import JobStatus, status
+from batchscout.run.actions import JobStatus, SweepStatus, status
 from batchscout.run.files import read_json
 
 SHOWN_JOBS = 12
@@ -31,8 +35,12 @@ def read_result(directory: Path) -> dict[str, Any]:
     return result
 
 
-def show_status(words: str | None, *, all_jobs: bool) -> None:
+def show_status(words: str | None, *, all_jobs: bool, json_output: bool = False) -> None:
+    """json_output: every job, as one object."""
     now = status(find_sweep(words))
+    if json_output:
+        print_json(status_object(now))
+        return
     state = now.status or "no job yet"
     if now.status in ("running", "interrupted"):
         state += f"; controller: {now.controller or 'none, `batchscout resume` goes on'}"
@@ -44,6 +52,21 @@ def show_status(words: str | None, *, all_jobs: bool) -> None:
     _show_jobs(now.jobs, all_jobs=all_jobs)
     if now.result is not None and now.result["table"]:
         say_result(now.result)
+
+
+def status_object(now: SweepStatus) -> dict[str, Any]:
+    """For scripts. Without a first job: status null, and no cost, recommendation, table or warnings."""
+    jobs = []
+    for job in now.jobs:
+        fields = asdict(job)
+        log = fields.pop("log")
+        jobs.append({"id": fields.pop("job_id"), **fields, "log": None if log is None else str(log)})
+    head = {"sweep": now.sweep, "directory": str(now.directory), "status": now.status}
+    content: dict[str, Any] = {**head, "controller": now.controller, "jobs": jobs}
+    if now.result is not None:
+        content |= {key: now.result[key] for key in ("cost", "recommendation", "table")}
+        content["warnings"] = doubts(now.result)
+    return content
 
 
 def cost_words(cost: Mapping[str, Any]) -> str:
@@ -99,12 +122,15 @@ def show_log(words: Sequence[str], *, lines: int) -> None:
     print("\n".join(read_log(paths[-1], tail_bytes=max(65_536, 200 * lines)).splitlines()[-lines:]))
 
 
-def make_report(words: str | None) -> None:
+def make_report(words: str | None, *, json_output: bool = False) -> None:
     from batchscout.report import write_report
 
     directory = find_sweep(words)
     result = read_result(directory)
     page = write_report(directory)
+    if json_output:
+        print_json(final_line(result, directory, ()))
+        return
     say_result(result)
     print(f"report   {page}")
 

@@ -98,6 +98,7 @@ def write_study(
         rows = [row for row in view.result["jobs"] if Outcome(row["outcome"]).is_final]
     jobs = {job.job_id: job for job in view.jobs}
     space = _space(rows)
+    place: BaseStorage | None = None
     try:
         place = _open(view.directory, storage, anew=first == 0)
         if first == 0 and storage is not None:
@@ -109,9 +110,19 @@ def write_study(
         )
         for row in rows[first:]:
             study.add_trial(_trial(row, jobs.get(row["id"]), space))
-        place.remove_session()
     except (OptunaError, SQLAlchemyError, ValueError, ImportError) as error:  # no driver for that address
         raise TrackingError(f"{storage or view.directory / 'study.journal'}: {error}") from error
+    finally:
+        _close(place)
+
+
+def _close(place: BaseStorage | None) -> None:
+    """Give a database its connections back."""
+    from optuna.storages import RDBStorage
+
+    if isinstance(place, RDBStorage):
+        place.remove_session()
+        place.engine.dispose()
 
 
 def _open(directory: Path, storage: str | None, *, anew: bool) -> BaseStorage:
