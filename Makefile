@@ -39,7 +39,8 @@ test: dev system  ## what CI runs: under 10 minutes after installation
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m "not slow" --durations=15
 
-test-all: dev system  ## every test, the long ones included
+test-all: dev  ## every test, the long ones included
+	tests/install-system-packages all
 	$(BIN)/python -m pytest --durations=30
 
 lint: dev  ## ruff, import layers, mypy --strict
