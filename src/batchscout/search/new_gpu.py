@@ -54,7 +54,7 @@ SAFE, RISEN, VERIFIED_SD = 0.05, 0.4, 0.05
 """A verifying run at a point that diverges with less than this probability may stop this far up, once ln S is
 known
 this well; elsewhere it is watched as any suspect job is."""
-WORTH = 0.03
+WORTH = 0.01
 """Expected regret that a further job must remove per best-time that it costs."""
 UNPROBED_SD = 0.25
 """sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others
