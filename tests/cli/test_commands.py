@@ -205,6 +205,33 @@ def test_doctor_speaks_plainly(batchscout, tmp_path, monkeypatch):
     assert "is writable" in out
 
 
+def test_json_is_for_scripts_and_agrees_with_the_result(batchscout, finished, monkeypatch):
+    monkeypatch.chdir(finished)
+    result = json.loads((finished / "runs" / "latest" / "result.json").read_text())
+    code, out, err = batchscout("status", "--json")
+    status = json.loads(out)
+    assert (code, err) == (0, "")
+    assert status["status"] == result["status"]
+    assert [(job["id"], job["outcome"]) for job in status["jobs"]] == [
+        (row["id"], row["outcome"]) for row in result["jobs"]
+    ]
+    assert status["recommendation"] == result["recommendation"]
+    code, out, _ = batchscout("report", "--json")
+    report = json.loads(out)
+    assert (code, report["table"], report["cost"]) == (0, result["table"], result["cost"])
+    assert report["report"].endswith("report.html")
+    assert report["warnings"] == result["laws"]["warnings"]
+
+
+def test_doctor_speaks_to_scripts(batchscout, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    code, out, _ = batchscout("doctor", "--json")
+    findings = json.loads(out)["findings"]
+    assert code == 1
+    assert {finding["state"] for finding in findings} >= {"ok", "bad"}
+
+
 def test_help_lists_the_commands(batchscout):
     out = batchscout("--help")[1]
     for command in (

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.made_sweep import Made, make_sweep
 
 from batchscout.clock import VirtualClock
-from batchscout.report.live import LiveView, summary
+from batchscout.report.live import LiveView, ended_line, summary
 from batchscout.run.listener import SweepView
 from batchscout.run.record import read_sweep
 
@@ -75,6 +75,12 @@ def test_a_log_gets_a_heartbeat_when_nothing_ends(end):
         if line.startswith("1 of 2 jobs done (1 running, 1 reached)")
     ]
     assert len(beats) == 2
+
+
+def test_a_skipped_job_says_after_what(end):
+    row = {**end.result["jobs"][0], "outcome": "infeasible", "reason": "oom_gpu", "samples": 0}
+    row |= {"message": "skipped: known OOM at 1024", "time_to_target": None}
+    assert ended_line(row, 3).plain == f"   3  {row['id']}  infeasible: oom_gpu (skipped: known OOM at 1024)"
 
 
 def test_a_terminal_shows_what_runs_and_keeps_what_ended(end):
