@@ -24,6 +24,7 @@ case "$mode" in once*) rm -f "$CHAOS/$name"; echo "$mode" >> "$CHAOS/done";; esa
 case "$mode" in
   *kill_before*) kill -9 $(controller); exit 1;;
   *kill_after*) "$real" "$@" >/dev/null; kill -9 $(controller); exit 1;;
+  *kill_late*) kill -9 $(controller); sleep 20; exec "$real" "$@";;
   *late*) answer=$("$real" "$@"); sleep 65; echo "$answer";;
   *full*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2
           echo "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy" >&2; exit 1;;

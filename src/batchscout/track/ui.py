@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from batchscout.errors import TrackingError
+from batchscout.run.signals import raised_as_interrupts
 from batchscout.track.location import database_path
 from batchscout.track.sync import sync
 from batchscout.track.views import chart_link, link
@@ -32,7 +33,7 @@ def serve(
     say: Callable[[str], None] = print,
     until: Callable[[], bool] | None = None,
 ) -> int:
-    """Sync the sweeps, serve MLflow until interrupted, and return the exit code (0, or 130 after Ctrl-C).
+    """Sync the sweeps, serve MLflow until interrupted, and return the exit code (0; 130 after Ctrl-C or a signal).
 
     port   5000 or the next free one when None
     uri    where the sweeps are logged; by default where each was logged before
@@ -51,19 +52,31 @@ def serve(
             _say_links(say, report.uri, report.experiment_id, directory)
         return 0
     port = port or free_port()
-    process = subprocess.Popen(
-        server_command(uris[0], port), env=server_environment(), start_new_session=True
-    )
+    links = [(report.experiment_id, directory) for directory, report in reports]
+    try:
+        with raised_as_interrupts():  # the server must not outlive this command, however that is ended
+            return _serve(uris[0], port, links, say, until)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _serve(
+    uri: str,
+    port: int,
+    links: Sequence[tuple[str, Path]],
+    say: Callable[[str], None],
+    until: Callable[[], bool] | None,
+) -> int:
+    """The server's whole life. links: experiment and directory of each sweep."""
+    process = subprocess.Popen(server_command(uri, port), env=server_environment(), start_new_session=True)
     try:
         _wait(process, port)
-        for directory, report in reports:
-            _say_links(say, f"http://{HOST}:{port}", report.experiment_id, directory)
+        for experiment_id, directory in links:
+            _say_links(say, f"http://{HOST}:{port}", experiment_id, directory)
         say("Ctrl-C ends it")
         while process.poll() is None and not (until is not None and until()):
             time.sleep(0.5)
         return process.returncode or 0
-    except KeyboardInterrupt:
-        return 130
     finally:
         _end(process)
 
