@@ -75,6 +75,20 @@ def test_a_preempted_job_writes_a_checkpoint_is_requeued_and_goes_on(
     assert "caught SIGUSR2" in newest_log(low)
 
 
+def test_a_job_that_slurm_starts_again_after_its_end_is_not_run_again(
+    make_executor: ExecutorMaker, make_job: JobMaker, cluster: DevCluster
+) -> None:
+    """As one that ends in the grace time of its preemption."""
+    job = make_job()
+    executor = make_executor("gpu-a")
+    submission = executor.submit(job, name="ended-a-1")
+    wait_until_ended(executor, submission)
+    cluster.run("scontrol", "requeue", submission.handle)
+    wait_for(lambda: "nothing to do" in newest_log(job), 40)
+    assert wait_until_ended(executor, submission, 40).detail == "COMPLETED"
+    assert [[e["outcome"] for e in a if e["event"] == "end"] for a in events(job)] == [["reached"]]
+
+
 def test_a_job_killed_with_its_step_is_known_as_killed(
     make_executor: ExecutorMaker, make_job: JobMaker
 ) -> None:
