@@ -13,9 +13,9 @@ from batchscout.run.files import write_json
 CONTROL, CANCEL = "control", "cancel"
 
 
-def request_stop(job_dir: Path, reason: str) -> None:
-    """Ask the job to end."""
-    write_json(job_dir / CONTROL, {"v": 1, "request": "stop", "reason": reason})
+def request_stop(job_dir: Path, reason: str, *, time: float) -> None:
+    """Ask the job to end. time: of the request, on the controller's clock."""
+    write_json(job_dir / CONTROL, {"v": 1, "request": "stop", "reason": reason, "time": time})
 
 
 def request_cancel(job_dir: Path) -> None:

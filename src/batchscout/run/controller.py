@@ -100,6 +100,7 @@ class Controller:
         """A replay that goes on does so from where its virtual clock stood."""
         if self._settings.is_recorded:
             last = [event["time"] for w in self._jobs if (event := w.view.last()) is not None]
+            last += [s.submitted for w in self._jobs for s in w.record.submissions if s.submitted is not None]
             self._clock.sleep(max(0.0, max(last, default=0.0) - self._clock.now()))
 
     def _reopen(self, *, was_stopped: bool) -> None:
@@ -199,7 +200,7 @@ class Controller:
         watched.record.stop = reason
         watched.stop_asked = self._clock.now()
         self._sweep.save_job(watched.record)
-        request_stop(watched.directory, reason)
+        request_stop(watched.directory, reason, time=watched.stop_asked)
         self._publisher.event("stop", job=watched.record.job.job_id, explanation=reason)
         self._pause = self._settings.poll_seconds[0]
 

@@ -4,7 +4,9 @@ written.
 A job runs along its recorded curve. A stop request takes effect at its next evaluation; the job then costs
 what it ran, and going on with it costs the rest. A probe of k updates costs the recorded time of the first k
 updates and shows no score. Several slots run in parallel on the virtual clock. Caps of the configuration do
-not apply: the recording has its own. Journals are kept in memory and written as files when a job ends.
+not apply: the recording has its own. Journals are kept in memory and written as files when a job ends. A job that
+ran when its process was killed is taken up by the next one from its submission on: a replay that was killed goes
+on as if it had not been.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class ReplayExecutor:
         self._startup = recording.startup_seconds if startup_seconds is None else startup_seconds
         self._runs: dict[str, _Run] = {}
         self._past: dict[str, list[list[Event]]] = {}  # earlier attempts, by job
+        self._directories: dict[str, Path] = {}
         self._changed: set[str] = set()
 
     @property
@@ -82,25 +85,41 @@ class ReplayExecutor:
         past = self._past.setdefault(job["id"], [])
         if not past:  # an earlier process of this sweep may have replayed a part
             past.extend(_read_attempts(job_dir))
-        replay = _Replay(
-            cell, job, past, begin=self.clock.now(), startup=self._startup, recording=self._recording
-        )
+        run = self._start(cell, job, job_dir, begin=self.clock.now())
+        return Submission(job["id"], f"replay|{job['id']}|{run.attempt}", name, self.clock.now())
+
+    def _start(self, cell: RecordedJob, job: Mapping[str, Any], job_dir: Path, *, begin: float) -> _Run:
+        past = self._past[job["id"]]
+        replay = _Replay(cell, job, past, begin=begin, startup=self._startup, recording=self._recording)
         due = replay.events()
         run = _Run(job["id"], job_dir, len(past) + 1, due, next(due), evaluations=replay.evaluations_before)
         run.cell = None if job["updates_limit"] is not None else cell
         self._runs[job["id"]] = run
         self._deliver()
-        return Submission(job["id"], f"replay|{job['id']}|{run.attempt}", name, self.clock.now())
+        return run
 
     def find(self, name: str) -> Submission | None:
-        """Never: a replay does not outlive its process."""
+        """Never: what an unanswered submission started died with its process, before anything happened."""
         return None
+
+    def _take_up(self, submission: Submission) -> _Run | None:
+        """A job that an earlier process of this sweep submitted; None where it had ended or is not known."""
+        job_dir = self._directories.get(submission.job_id)
+        if job_dir is None or not submission.handle:
+            return None
+        attempt = int(submission.handle.rpartition("|")[2])
+        job, past = read_json(job_dir / "job.json"), _read_attempts(job_dir)
+        cell = self._recording.jobs.get((Point(job["batch_size"], job["lr"]), job["seed"]))
+        if cell is None or len(past) >= attempt:
+            return None
+        self._past[submission.job_id] = past
+        return self._start(cell, job, job_dir, begin=submission.submitted)
 
     def poll(self, submissions: Sequence[Submission]) -> Mapping[str, Status]:
         return {s.job_id: self._status(s) for s in submissions}
 
     def _status(self, submission: Submission) -> Status:
-        run = self._runs.get(submission.job_id)
+        run = self._runs.get(submission.job_id) or self._take_up(submission)
         if run is None:
             return Status(SchedulerState.ENDED, "NODE_FAIL")
         if run.next is None:
@@ -117,6 +136,8 @@ class ReplayExecutor:
         running = [run for run in self._runs.values() if run.next is not None]
         for run in running:
             if self._is_at_evaluation(run) and (control := read_json(run.directory / "control")) is not None:
+                if control.get("time", 0.0) > self.clock.now():
+                    continue  # asked by a process that was killed later than now
                 self._end(run, Outcome.STOPPED, control["reason"])
                 return
         if not running:
@@ -181,6 +202,7 @@ class ReplayExecutor:
     def read(self, job_dir: Path) -> JournalView:
         run = self._runs.get(job_dir.name)
         if run is None:
+            self._directories[job_dir.name] = job_dir
             return JournalView(_read_attempts(job_dir))
         past = self._past[run.job_id][: run.attempt - 1]
         attempts = [*past, run.happened] if run.happened else past

@@ -49,7 +49,8 @@ class Watched:
     running_since: float | None = None
     stop_asked: float | None = None
     fault: str | None = None  # why no curve can be built from its journals
-    _shown: tuple[Any, JobObservation] | None = None
+    _shown: JobObservation | None = None
+    _shown_of: tuple[Any, JournalView | None, Curve | None] = (None, None, None)
 
     def rebuild_curve(self) -> None:
         """From the journals as read last. Journals that contradict each other leave the curve as it was."""
@@ -124,8 +125,14 @@ class Watched:
     def observation(self) -> JobObservation:
         """What a search is shown."""
         record, job = self.record, self.record.job
-        state = (id(self.view), id(self.curve), self.outcome, record.reason, len(record.submissions))
-        if self._shown is None or self._shown[0] != state:
+        state = (self.outcome, record.reason, len(record.submissions))
+        seen, shown_view, shown_curve = self._shown_of  # kept, so that their identity stays theirs
+        if (
+            self._shown is None
+            or seen != state
+            or shown_view is not self.view
+            or shown_curve is not self.curve
+        ):
             shown = JobObservation(
                 job_id=job.job_id,
                 kind=job.kind,
@@ -139,8 +146,8 @@ class Watched:
                 startup_seconds=self.startup_seconds,
                 updates_limit=job.updates_limit,
             )
-            self._shown = (state, shown)
-        return self._shown[1]
+            self._shown, self._shown_of = shown, (state, self.view, self.curve)
+        return self._shown
 
 
 @dataclass(frozen=True, slots=True)
