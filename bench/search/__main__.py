@@ -3,8 +3,9 @@
     python bench/search [full=1] [worlds=DIRECTORY,TRUTH] [searches=tpe,gp] [per_family=1] [seeds=1] [slots=1,8]
                         [startups=0,0.2] [workers=2] [out=build/bench-search] [family=NAME,…] [first_seed=9000]
 
-Costs are in units of a world's best expected time-to-target. Rows are kept in OUT/rows.jsonl, so that an interrupted bench
-goes on where it was. full=1 writes docs/search-bench.md and docs/images/search.png; a subset writes into OUT only.
+Costs are in units of a world's best expected time-to-target. Rows are kept in OUT/rows.jsonl, so that an interrupted
+bench goes on where it was. full=1 writes docs/search-bench.md and docs/images/search.png; a subset
+writes into OUT only.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def main(options: Options) -> int:
     minutes = (time.perf_counter() - start) / 60
     place = DOCS if options.full else out
     cpu = sum(row["wall"] for row in shown) / 60
-    note = f"{len(shown)} searches, {cpu:.0f} minutes of processor time in all; this call took {minutes:.0f} minutes on {workers} cores"
+    note = f"{len(shown)} searches took {cpu:.0f} minutes of one core; this call {minutes:.0f}, on {workers} cores"
     print(write_table(shown, place / "search-bench.md", note=note))
     write_figure(shown, place / ("images/search.png" if options.full else "search.png"))
     return 0

@@ -2,8 +2,8 @@
 
 What ends a sweep: ours decides itself. The others have no such rule, so each is shown twice: with the product's default
 budget of 40 jobs, and with the patience a person would have (no improvement by more than the tolerance over the last
-PATIENCE jobs that ended). All but the grid stop jobs that cannot beat the best time any more, successive halving by its own
-rule: it compares the scores of jobs at equal training seconds, the resource that the objective is measured in.
+PATIENCE jobs that ended). All but the grid stop jobs that cannot beat the best time any more, successive halving by
+its own rule: it compares the scores of jobs at equal training seconds, the resource that the objective is measured in.
 """
 
 from __future__ import annotations

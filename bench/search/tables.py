@@ -51,9 +51,9 @@ def write_table(rows: Sequence[Row], path: Path, *, note: str) -> str:
     """One table for each number of slots and start-up time, families of the belief's own kind apart from others."""
     lines = [
         "# The search, measured", "",
-        "Written by `make bench-search FULL=1` (bench/search). Costs are in best-times: the best point's expected time-to-target.",
-        "*Right for good*: what had been spent when the recommendation came within 10 % of the best and stayed there; the median",
-        "counts searches that never got there as infinite.", "", note + ".", "",
+        "Written by `make bench-search FULL=1` (bench/search). Costs are in best-times: the best point's expected",
+        "time-to-target. *Right for good*: what had been spent when the recommendation came within 10 % of the best",
+        "and stayed there; the median counts searches that never got there as infinite.", "", note + ".", "",
     ]  # fmt: skip
     for title, chosen in _parts(rows):
         lines += [f"## {title}", "", _line(COLUMNS), _line(["---"] + ["---:"] * (len(COLUMNS) - 1))]
@@ -68,10 +68,10 @@ def write_table(rows: Sequence[Row], path: Path, *, note: str) -> str:
         low, high = binomial(covered, len(ours))
         each = statistics.median(r["decision_seconds"] / max(r["decisions"], 1) for r in ours)
         lines += [
-            f"batchscout's stated 90 % interval of the time held the true one in {covered / len(ours):.0%} of {len(ours)} "
-            f"searches ({low:.0%}–{high:.0%}); a proposal and the looks before it took {each:.2f} s of computing.",
+            f"batchscout's stated 90 % interval of the time held the true one in {covered / len(ours):.0%} of",
+            f"{len(ours)} searches ({low:.0%}–{high:.0%}); a proposal and the looks before it took {each:.2f} s.",
             "",
-        ]  # fmt: skip
+        ]
     text = "\n".join(lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -118,7 +118,8 @@ def write_figure(rows: Sequence[Row], path: Path) -> None:
         width = 2.4 if name == "time_to_target" else 1.2
         left.errorbar(
             middle, share,
-            xerr=[[middle - quantile(totals, 0.1)], [quantile(totals, 0.9) - middle]], yerr=[[share - low], [high - share]],
+            xerr=[[middle - quantile(totals, 0.1)], [quantile(totals, 0.9) - middle]],
+            yerr=[[share - low], [high - share]],
             fmt="o", color=colours[name], lw=width, ms=7, label=CONTENDERS[name].words,
         )  # fmt: skip
         right.step(
