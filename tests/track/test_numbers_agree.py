@@ -14,7 +14,7 @@ from batchscout.report.sweep import Sweep
 from batchscout.run.record import read_sweep
 from batchscout.search.pooled import measurement
 from batchscout.track import sync
-from batchscout.track.entry import target_of
+from batchscout.track.points import target_of
 
 #: MLflow 3.17 on SQLAlchemy 2.1 uses a loader that is to go away.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")

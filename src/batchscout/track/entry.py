@@ -14,19 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
-from batchscout.measure.target import Target
 from batchscout.report.numbers import rate
 from batchscout.run.listener import SweepView
-from batchscout.search.pooled import measurement
 from batchscout.search.protocol import JobObservation
 from batchscout.track.description import describe
 from batchscout.track.facts import Facts
-
-Row = Mapping[str, Any]
+from batchscout.track.points import Point, Row, curve_points, final_points, milliseconds
 
 SWEEP_TAG = "batchscout.sweep"
 JOB_TAG = "batchscout.job"
@@ -53,19 +47,8 @@ SWEEP_STATUS = {
     "exhausted": "FINISHED",
     "interrupted": "KILLED",
 }
-PHASES = ("sampling", "reward", "learning", "sync", "other")
 MAX_TAG = 5000  # characters; MLflow cuts at 8000 of some encodings and warns
 MAX_PARAM = 500
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Point:
-    """One metric point. timestamp: milliseconds since the epoch; step: samples (a sweep's own run: jobs)."""
-
-    key: str
-    step: int
-    timestamp: int
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +105,16 @@ def job_entry(view: SweepView, row: Row, job: JobObservation | None, *, facts: F
     start = next(
         (t for t in (row["start"], row["submitted"], row["end"]) if t is not None), sweep_start(view) or 0.0
     )
-    origin = _milliseconds(start)
+    origin = milliseconds(start)
     points: list[Point] = []
     for key in ("batch_size", "lr"):  # parameters are text to MLflow; numbers sort
         points.append(Point(key, 0, origin, float(row[key])))
     if curve is not None:
-        points += _curve_points(
+        points += curve_points(
             curve, start, upto=None if outcome.is_final else facts.settled.get(row["id"], 0)
         )
     if outcome.is_final:
-        points += _final_points(view, row, job, start)
+        points += final_points(view, row, job, start)
     return RunEntry(
         sweep=view.sweep,
         job=row["id"],
@@ -139,7 +122,7 @@ def job_entry(view: SweepView, row: Row, job: JobObservation | None, *, facts: F
         status=STATUS[outcome],
         is_final=outcome.is_final,
         start=origin,
-        end=None if row["end"] is None else _milliseconds(row["end"]),
+        end=None if row["end"] is None else milliseconds(row["end"]),
         params=job_params(view, row),
         tags=_job_tags(row, facts),
         points=tuple(dict.fromkeys(points)),
@@ -160,7 +143,7 @@ def joined_entry(sweep: str, job: Row, started: float) -> RunEntry:
         name=_job_name(job),
         status=STATUS[Outcome.RUNNING],
         is_final=False,
-        start=_milliseconds(started),
+        start=milliseconds(started),
         end=None,
         tags={KIND_TAG: job["kind"], JOINED_TAG: "true"},
     )
@@ -172,7 +155,7 @@ def sweep_entry(view: SweepView) -> RunEntry:
     start = sweep_start(view) or 0.0
     points: list[Point] = []
     for step, item in enumerate(result["recommendations"], start=1):
-        when = _milliseconds(start + (item["elapsed_seconds"] or 0.0))
+        when = milliseconds(start + (item["elapsed_seconds"] or 0.0))
         named = {
             "best_batch_size": item["batch_size"],
             "best_lr": item["lr"],
@@ -187,8 +170,8 @@ def sweep_entry(view: SweepView) -> RunEntry:
         name=f"sweep {view.sweep}",
         status=SWEEP_STATUS[result["status"]],
         is_final=is_final,
-        start=_milliseconds(start),
-        end=_milliseconds(max(ends)) if is_final and ends else None,
+        start=milliseconds(start),
+        end=milliseconds(max(ends)) if is_final and ends else None,
         params={"target": _text(result["target"]), **_names(view.config)},
         tags={
             KIND_TAG: "sweep",
@@ -204,17 +187,6 @@ def sweep_start(view: SweepView) -> float | None:
     """Unix seconds of the first submission, which later extensions do not move; None before there is one."""
     times = [row[key] for row in view.result["jobs"] for key in ("submitted", "start")]
     return min((float(time) for time in times if time is not None), default=None)
-
-
-def target_of(view: SweepView) -> Target:
-    """The target that the sweep's numbers are for."""
-    config = view.config.get("target") or {}
-    return Target(
-        score=view.result["target"],
-        direction=config.get("direction", "max"),
-        patience=config.get("patience", 2),
-        clock=view.result["clock"],
-    )
 
 
 def job_params(view: SweepView, row: Row) -> dict[str, str]:
@@ -260,64 +232,6 @@ def _job_tags(row: Row, facts: Facts) -> dict[str, str]:
     return {key: _text(value)[:MAX_TAG] for key, value in tags.items() if value not in (None, "")}
 
 
-def _curve_points(curve: Curve, start: float, *, upto: int | None) -> Iterator[Point]:
-    """Score and cumulative clocks at each evaluation; with ``upto`` the score alone, and only so far."""
-    series = {"score": curve.score}
-    if upto is None:
-        series |= {"train_seconds": curve.seconds, "wall_seconds": curve.wall_seconds, **_phases(curve)}
-    for index, samples in enumerate(curve.samples):
-        if upto is not None and samples > upto:
-            return
-        wall = curve.wall_seconds[index]
-        when = _milliseconds(start + float(wall if math.isfinite(wall) else curve.seconds[index]))
-        for key, values in series.items():
-            if math.isfinite(values[index]):
-                yield Point(key, int(samples), when, float(values[index]))
-
-
-def _phases(curve: Curve) -> dict[str, np.ndarray]:
-    """Cumulative seconds of each phase at the evaluations, for the phases that the trainer reported."""
-    done = np.searchsorted(curve.update_samples, curve.samples, side="right")
-    phases = {}
-    for name in PHASES:
-        each = curve.parts.get(name)
-        if each is not None and len(each):
-            phases[f"{name}_seconds"] = np.concatenate([[0.0], np.cumsum(each)])[done]
-    if "sampling_seconds" not in phases and curve.sampling_seconds is not None:
-        phases["sampling_seconds"] = curve.sampling_seconds
-    return phases
-
-
-def _final_points(view: SweepView, row: Row, job: JobObservation | None, start: float) -> Iterator[Point]:
-    """The job's results, once, at its last sample."""
-    step = int(row["samples"] or 0)
-    when = _milliseconds(row["end"] if row["end"] is not None else start)
-    for key, value in final_metrics(view, row, job).items():
-        if value is not None and math.isfinite(value):
-            yield Point(key, step, when, float(value))
-
-
-def final_metrics(view: SweepView, row: Row, job: JobObservation | None) -> dict[str, float | None]:
-    """Name → value as in result.json and what only the curve knows; None: not reached, not measured."""
-    names = ("samples_to_target", "time_to_target", "wall_seconds_to_target", "updates", "attempts")
-    seconds = ("queue_seconds", "startup_seconds", "warmup_seconds", "evaluation_seconds", "lost_seconds")
-    metrics = {key: row[key] for key in (*names, *seconds)}
-    metrics["cost_seconds"] = (row["seconds"] or 0.0) + (row["lost_seconds"] or 0.0)
-    if row["start"] is not None and row["end"] is not None and row["gpus"]:
-        metrics["gpu_hours"] = (row["end"] - row["start"]) * row["gpus"] / 3600.0
-    target = target_of(view)
-    found = None if job is None else measurement(job, target)
-    if found is not None:
-        metrics["throughput"] = found.throughput
-        metrics["update_seconds"] = found.update_seconds
-        metrics["sampling_share"] = found.sampling_share
-    if job is not None and job.curve is not None:
-        scores = job.curve.score[np.isfinite(job.curve.score)]
-        if len(scores):
-            metrics["best_score"] = float(scores.max() if target.direction == "max" else scores.min())
-    return metrics
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -325,7 +239,3 @@ def _is_number(value: Any) -> bool:
 def _text(value: Any) -> str:
     """As people type it: 4e-04 as 0.0004, 128 as 128."""
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)

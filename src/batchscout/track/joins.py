@@ -7,7 +7,8 @@ from pathlib import Path
 
 from batchscout.run.files import read_json, write_json
 from batchscout.run.joining import FOLDER, TRACKING, VARIABLES, answer_path, request_path
-from batchscout.track.entry import Row, joined_entry
+from batchscout.track.entry import joined_entry
+from batchscout.track.points import Row
 from batchscout.track.store import RunStore
 
 LOOK_SECONDS = 1.0  # between two looks for jobs that ask

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from batchscout.errors import TrackingError
 from batchscout.report.table import to_csv
 from batchscout.run.listener import SweepView
-from batchscout.track.entry import DIGEST_TAG, JOB_TAG, JOINED_TAG, SWEEP_TAG, Point, RunEntry
+from batchscout.track.entry import DIGEST_TAG, JOB_TAG, JOINED_TAG, SWEEP_TAG, RunEntry
 from batchscout.track.location import database_path
+from batchscout.track.points import Point
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
