@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -151,6 +151,7 @@ def play(
                 job = next(j for j in jobs if j.job_id == answer.resume)
                 assert job.outcome is Outcome.STOPPED, "only stopped jobs can be continued"
                 job.outcome, job.reason = Outcome.RUNNING, ""
+                job.proposal = replace(job.proposal, kind=answer.kind)
             else:
                 if len(jobs) >= max_jobs:
                     ended = "too many jobs"

@@ -199,11 +199,12 @@ def test_a_stopped_job_costs_what_it_ran_and_going_on_costs_the_rest(
     assert (job["outcome"], job["reason"]) == ("stopped", "enough")
     assert job["seconds"] == pytest.approx(3 * 1.1)
     assert job["samples"] == 3 * 512
-    resumed = Proposal("run", Point(64, 1e-3), 0, "go on", resume=job_id)
+    resumed = Proposal("verify", Point(64, 1e-3), 0, "go on", resume=job_id)
     whole = replay(recording, tmp_path / "b", Scripted([run, resumed], {job_id: 3}), startup=5.0)
     (job,) = whole["jobs"]
     assert job["outcome"] == "reached"
     assert job["attempts"] == 2
+    assert job["kind"] == "verify"  # what it was gone on with for, which a search asks when it may stop
     assert job["seconds"] == pytest.approx(8 * 1.1)
     assert whole["elapsed_seconds"] == pytest.approx(8 * 1.1 + 2 * 5)
     assert job["time_to_target"] == pytest.approx(7 * 1.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from batchscout.clock import Clock
 from batchscout.measure.outcome import Outcome
 from batchscout.run.publish import Publisher
@@ -85,8 +87,11 @@ class Chooser:
             if found is None:
                 self._give_up(f"the search would go on with {proposal.resume}, which was not stopped")
                 return None
-            found.record.reopen()
-            self._sweep.save_job(found.record)
+            record = found.record
+            record.reopen()
+            # what it is now for decides when it is stopped again
+            record.job = replace(record.job, kind=proposal.kind, explanation=proposal.explanation)
+            self._sweep.save_job(record)
             self._publisher.event("continue", job=proposal.resume, explanation=proposal.explanation)
             return found
         planned = self._submitter.plan([proposal], self._jobs)
