@@ -243,10 +243,12 @@ def say_result(result: dict[str, Any]) -> None:
 
 def failures(result: Mapping[str, Any], directory: Path) -> Iterator[str]:
     """The jobs that failed and why, the first SHOWN_FAILURES of them."""
+    from batchscout.report.console import one_line
+
     failed = [row for row in result["jobs"] if row["outcome"] == "failed"]
     for row in failed[:SHOWN_FAILURES]:
         setting = f"batch_size={row['batch_size']} lr={row['lr']:g} seed={row['seed']}"
-        yield f"failed   {row['id']} ({setting}): {row['message'] or row['reason']}"
+        yield f"failed   {row['id']} ({setting}): {one_line(row['message'] or row['reason'])}"
     if len(failed) > SHOWN_FAILURES:
         yield f"failed   {len(failed) - SHOWN_FAILURES} more"
     if failed and (directory / "jobs" / failed[0]["id"] / "log").is_dir():

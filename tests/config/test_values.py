@@ -46,6 +46,14 @@ TABLE = [
     ({"search": {"name": "mine", "function": "mine.Search"}}, "search.function=mine.Search must look like package.module:function"),
     ({"trainer": {"function": "train"}}, "trainer.function=train must look like package.module:function"),
     ({"tracking": {"name": "server"}}, "tracking.uri=null must name the server"),
+    ({"tracking": {"name": "server", "uri": "http://me:secret@host:5000"}}, "tracking.uri=http://me:…@host:5000 must not"),
+    ({"tracking": {"study": "postgresql+psycopg://me:secret@host/db"}}, "use ~/.pgpass or PGPASSWORD"),
+    ({"tracking": {"study": "study.db"}}, "tracking.study=study.db must be an SQL address"),
+    ({"tracking": {"name": "none", "trainer_joins": True}}, "needs tracking=embedded or tracking=server"),
+    (
+        {"tracking": {"trainer_joins": True}, "hardware": {"name": "slurm", "executor": "slurm"}},
+        "needs a server that the nodes reach",
+    ),
     ({"lr_rule": {"name": "cubic"}}, "lr_rule.name=cubic is not known; choose one of fixed, sqrt, linear"),
     ({"lr_rule": {"name": "sqrt"}}, "lr_rule.reference_batch_size=null must be given where lr_rule=sqrt"),
     (

@@ -12,6 +12,7 @@ from rich.console import Console
 from tests.made_sweep import Made, make_sweep
 
 from batchscout.clock import VirtualClock
+from batchscout.report.console import one_line
 from batchscout.report.live import LiveView, ended_line, summary
 from batchscout.run.listener import SweepView
 from batchscout.run.record import read_sweep
@@ -75,6 +76,14 @@ def test_a_log_gets_a_heartbeat_when_nothing_ends(end):
         if line.startswith("1 of 2 jobs done (1 running, 1 reached)")
     ]
     assert len(beats) == 2
+
+
+def test_what_an_error_says_cannot_steer_the_terminal():
+    text = "bad \udcff path \x1b[31mred\x1b]0;title\x07\nsecond <b>line</b> 🚀 " + "x" * 10_000
+    line = one_line(text)
+    assert line.startswith("bad path [31mred ]0;title second <b>line</b> 🚀 xxx")
+    assert (len(line), line.isprintable()) == (300, True)
+    line.encode()
 
 
 def test_a_skipped_job_says_after_what(end):

@@ -17,6 +17,7 @@ from batchscout.cli.find import a_job, find_job, find_sweep, split
 from batchscout.cli.script import print_json
 from batchscout.errors import ConfigError, SweepError
 from batchscout.measure.outcome import Outcome
+from batchscout.report.console import one_line
 from batchscout.report.doubts import doubts
 from batchscout.report.json_lines import final_line
 from batchscout.report.numbers import count, duration
@@ -91,8 +92,8 @@ def _show_jobs(jobs: Sequence[JobStatus], *, all_jobs: bool) -> None:
 
 def job_line(job: JobStatus) -> str:
     """One job in one line."""
-    why = f" ({job.reason})" if job.reason and job.outcome is not Outcome.REACHED else ""
-    message = f": {job.message}" if job.message and job.outcome is Outcome.FAILED else ""
+    why = f" ({one_line(job.reason)})" if job.reason and job.outcome is not Outcome.REACHED else ""
+    message = f": {one_line(job.message)}" if job.message and job.outcome is Outcome.FAILED else ""
     score = "" if job.score is None else f", score {job.score:.3g}"
     attempts = f", attempt {job.attempts}" if job.attempts > 1 else ""
     spent = f"{count(job.samples)} samples, {duration(job.seconds)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from batchscout.config.fields import unknown_choice
 from batchscout.config.groups import SEARCHES
@@ -146,6 +147,15 @@ def _check_tracking(config: SweepConfig) -> None:
             "true",
             "needs a server that the nodes reach: tracking=server tracking.uri=http://host:5000",
         )
+    for name, address, otherwise in (
+        ("tracking.uri", tracking.uri, "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"),
+        ("tracking.study", tracking.study, "~/.pgpass or PGPASSWORD"),
+    ):
+        secret = urlsplit(address).password if address else None
+        if address and secret:
+            shown = address.replace(secret, "…")
+            advice = f"must not hold a password, which sweep.json and the report would show; use {otherwise}"
+            raise ConfigError(name, shown, advice)
     if tracking.study is not None and "://" not in tracking.study:
         raise ConfigError(
             "tracking.study",

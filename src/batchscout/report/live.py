@@ -14,7 +14,7 @@ from rich.text import Text
 
 from batchscout.clock import Clock, RealClock
 from batchscout.measure.outcome import Outcome
-from batchscout.report.console import QuietConsole
+from batchscout.report.console import QuietConsole, one_line
 from batchscout.report.numbers import NOTHING, count, digits, duration, rate
 from batchscout.report.sentence import setting
 from batchscout.run.listener import SweepView
@@ -30,7 +30,6 @@ SAID = {
     "finish",
     "retry",
 }  # decisions that are not a job's own end; an interrupt is said by all controllers
-LONGEST = 300  # characters of a reason on the terminal; the report has all of it
 
 
 class LiveView:
@@ -72,7 +71,7 @@ class LiveView:
         if event["event"] in SAID:
             why = event.get("explanation") or event.get("message") or event.get("reason") or ""
             job = f" {event['job']}" if event.get("job") else ""
-            self._print(Text(f"{event['event'].replace('_', ' ')}{job}: {_one_line(why)}", style="yellow"))
+            self._print(Text(f"{event['event'].replace('_', ' ')}{job}: {one_line(why)}", style="yellow"))
 
     def on_end(self, view: SweepView) -> None:
         self._tell_ended(view)
@@ -122,7 +121,7 @@ def summary(view: SweepView) -> str:
 def ended_line(row: Mapping[str, Any], number: int) -> Text:
     """How one job ended; broken ones in red with the reason."""
     outcome = Outcome(row["outcome"])
-    reason = _one_line(row["reason"] or "")
+    reason = one_line(row["reason"] or "")
     where = f"{number:>4}  {row['id']}"
     if outcome is Outcome.REACHED and row["time_to_target"] is not None:
         found = f"reached in {duration(row['time_to_target'])}, {count(row['samples_to_target'])} samples"
@@ -130,7 +129,7 @@ def ended_line(row: Mapping[str, Any], number: int) -> Text:
     cost = f" after {duration(row['seconds'])}, {count(row['samples'])} samples" if row["samples"] else ""
     why = f": {reason}" if reason else ""
     says_more = outcome in (Outcome.FAILED, Outcome.INFEASIBLE)  # why it broke, or after which it was skipped
-    message = _one_line(row.get("message") or "") if says_more else ""
+    message = one_line(row.get("message") or "") if says_more else ""
     more = f" ({message})" if message and message != reason else ""
     return Text(f"{where}  {outcome.value}{cost}{why}{more}", style="red" if outcome in BROKEN else "")
 
@@ -141,9 +140,3 @@ def _running_cells(row: Mapping[str, Any], job: JobObservation | None, view: Swe
         score = f"{digits(float(job.curve.score[-1]))} of {digits(view.result['target'])}"
     cells = [row["id"], str(row["batch_size"]), rate(row["lr"]), count(row["samples"]), score]
     return [*cells, duration(row["seconds"]) if row["seconds"] else NOTHING]
-
-
-def _one_line(text: str) -> str:
-    """Control characters would break a terminal's lines; very long texts fill it."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

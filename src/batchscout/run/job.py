@@ -130,7 +130,12 @@ class JobRecord:
         """Make it final, and end its submission if one is out."""
         if self.is_submitted:
             self.update_current(ended=now, outcome=outcome.value, reason=reason)
-        self.outcome, self.reason, self.message, self.ended = outcome, reason, message, now
+        self.outcome, self.reason, self.message, self.ended = (
+            outcome,
+            _writable(reason),
+            _writable(message),
+            now,
+        )
 
     def reopen(self) -> None:
         """Make it a planned job again (continued, retried, or resumed after a policy ended it)."""
@@ -197,6 +202,11 @@ class JobRecord:
                 for k in ("reason", "message", "ended", "stop", "is_skipped", "micro_batch_size")
             },
         )
+
+
+def _writable(text: str) -> str:
+    """An error may name a file whose name is no text; what stands for such bytes fits into no file or database."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_records(jobs_directory: Path) -> list[JobRecord]:
