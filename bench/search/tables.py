@@ -127,6 +127,7 @@ def write_figure(rows: Sequence[Row], path: Path) -> None:
         )
     for axis in (left, right):
         axis.set_xscale("log")
+        axis.set_xticks([3, 10, 30, 100, 300], ["3", "10", "30", "100", "300"])
         axis.set_xlabel("total cost, best-times")
         axis.grid(alpha=0.25, which="both", lw=0.5)
         axis.spines[["top", "right"]].set_visible(False)

@@ -86,6 +86,21 @@ def test_what_an_error_says_cannot_steer_the_terminal():
     line.encode()
 
 
+def test_a_search_says_why_it_runs_a_job(end):
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=100))
+    for name, why in (
+        ("submit", "2 updates for the update time"),
+        ("submit", "listed"),
+        ("continue", "verify"),
+    ):
+        view.on_event({"v": 1, "event": name, "time": 0.0, "job": "b32", "explanation": why})
+    assert [" ".join(line.split()) for line in out.getvalue().splitlines()] == [
+        "b32 2 updates for the update time",
+        "b32 verify",
+    ]
+
+
 def test_a_skipped_job_says_after_what(end):
     row = {**end.result["jobs"][0], "outcome": "infeasible", "reason": "oom_gpu", "samples": 0}
     row |= {"message": "skipped: known OOM at 1024", "time_to_target": None}

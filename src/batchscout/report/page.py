@@ -22,6 +22,7 @@ from batchscout.report.figures.theme import DARK, LIGHT, css_variables
 from batchscout.report.jobs import job_cells, job_columns
 from batchscout.report.law_words import law_words
 from batchscout.report.numbers import count, digits, duration, percent, rate
+from batchscout.report.reasons import reasons, uncertain, why_ended
 from batchscout.report.sentence import recommendation
 from batchscout.report.sweep import Sweep
 from batchscout.report.table import cells, is_near_tie, is_recommended
@@ -94,6 +95,9 @@ def render(sweep: Sweep) -> str:
         law_facts=law_words(sweep.result),
         job_columns=job_columns(sweep.result["jobs"]),
         jobs=job_cells(sweep.result["jobs"]),
+        why_ended=why_ended(sweep.result, sweep.decisions),
+        uncertain=uncertain(sweep.result),
+        reasons=reasons(sweep.result, sweep.decisions),
         decisions=decisions(sweep.decisions),
         provenance=_provenance(sweep),
         config=json.dumps(sweep.view.config, indent=2, ensure_ascii=False) if sweep.view.config else "",
