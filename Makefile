@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev system sweep test test-all lint format bench chaos lock clean
+.PHONY: help setup dev system sweep test test-all lint format bench bench-search chaos lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -55,6 +55,10 @@ format: dev  ## let ruff rewrite
 
 bench: dev  ## speed and coverage tables
 	$(BIN)/python -m bench
+
+bench-search: dev  ## what each search pays and how right it is; FULL=1: every world, written into docs/
+	$(BIN)/python bench/search full=$(or $(FULL),0)
+	$(BIN)/python bench/search/idle.py
 
 chaos: dev system  ## faults at random instants on a real local Slurm
 	$(BIN)/python -m bench.chaos

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,14 @@ def test_candidates_lie_two_to_an_octave_and_hold_both_ends() -> None:
     lrs = candidates("lr", FloatDistribution(1e-4, 4e-4, log=True))
     assert lrs == pytest.approx((1e-4, 1.41e-4, 2e-4, 2.83e-4, 4e-4))
     assert (lrs[0], lrs[-1]) == (1e-4, 4e-4)
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    space: dict[str, Any] = {}
+    exec(compile(code, "docs/search.md", "exec"), space)
+    answer, study = space["answer"], space["study"]
+    assert len(study.trials) < 60
+    assert answer.point.batch_size in (128, 256)  # by the example's own law: 10.2 s and 10.3 s
+    assert answer.point.lr == 4e-4
