@@ -75,6 +75,7 @@ def test_a_preempted_job_writes_a_checkpoint_is_requeued_and_goes_on(
     assert "caught SIGUSR2" in newest_log(low)
 
 
+@pytest.mark.slow
 def test_a_job_that_slurm_starts_again_after_its_end_is_not_run_again(
     make_executor: ExecutorMaker, make_job: JobMaker, cluster: DevCluster
 ) -> None:

@@ -138,6 +138,7 @@ def test_verbs_work_from_another_shell_without_a_controller(
     assert (rows[job]["attempts"], rows[other]["attempts"]) == (2, 1)
 
 
+@pytest.mark.slow
 def test_first_probes_of_a_search_share_one_allocation(
     make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
 ) -> None:
