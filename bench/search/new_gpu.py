@@ -149,8 +149,8 @@ def main() -> None:
         rows.append((played.total, played.regret, transfer.is_failed))
         print(
             f"{twin.name:16s} {twin.family:18s} total {played.total:5.2f} regret {played.regret:6.1%} jobs "
-            f"{played.jobs:2d} probes {played.probe:.2f} fired {rows[-1][2]:d} chance {transfer.chance:.1g} "
-            f"deviations {', '.join(f'{c.deviations:+.1f}' for c in transfer.checks[:4])} "
+            f"{played.jobs:2d} probes {played.probe:.2f} fired {rows[-1][2]:d} odds {transfer.odds:.1g} "
+            f"deviations {', '.join(f'{c.deviations:+.1f}' for c in transfer.checks[:6])} "
             f"wall {time.perf_counter() - start:.0f} s",
             flush=True,
         )

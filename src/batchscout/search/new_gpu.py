@@ -1,13 +1,10 @@
-"""The search on a new GPU type: S(B, lr) is carried over from a finished sweep, update_seconds is measured
-anew.
+"""The search on a new GPU type: S(B, lr) is carried over from a finished sweep, update_seconds is measured anew.
 
-Samples do not depend on the hardware. The jobs of the finished sweep stay evidence of the samples law,
-without their
-seconds; probes and jobs here say how long an update takes. The recommendation is run once, whole or until its
-samples
-are known, and that run also tests the transfer: is its S where the carried jobs say? Where it is not, they
-keep a
-small weight, as a hint of where to look, and the search goes on as an ordinary one.
+Samples do not depend on the hardware. The jobs of the finished sweep stay evidence of the samples law, without their
+seconds; probes and jobs here say how long an update takes. The recommendation is run once, whole or until its samples
+are known, and that run also tests the transfer: is its S where the carried jobs say? Where it could not tell, a
+partial run at another batch size is bought for the test alone. If the transfer fails, the carried jobs keep a small
+weight, as a hint of where to look, and the search goes on as an ordinary one.
 """
 
 from __future__ import annotations
@@ -21,9 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from batchscout.measure.outcome import Outcome
-from batchscout.search.belief import Belief, JobRecord, law, record_of
-from batchscout.search.belief.curve_shape import CurveBlock, lattice, ln_likelihood
-from batchscout.search.belief.posterior import Posterior, curve_block
+from batchscout.search.belief import JobRecord, record_of
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -33,87 +28,35 @@ from batchscout.search.protocol import (
     SearchContext,
 )
 from batchscout.search.time_to_target import TimeToTargetSearch
-from batchscout.search.time_to_target.choice import choose
+from batchscout.search.time_to_target.choice import choose, partial_share
 from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State
+from batchscout.search.transfer import CHECK_RISEN, SAFE, Transfer, check_transfer, power
 
 Array = NDArray[np.float64]
 
 HINT = 0.1
 """Weight of a carried job once the transfer has failed."""
-CHANCE, CHECKED = 0.015, 3
-"""The transfer fails when what the first jobs say (at most CHECKED of them) had less than this chance."""
-KNOWN = 0.2
-"""A job takes part in the check once its own curve says ln S to this standard deviation."""
-CHECK_RISEN = 0.35
-"""… and it has come so far up: below, a diverging job still looks like a fast one."""
-LAW_ERROR = 0.05
-"""sd of ln S of the law itself at one setting, on top of what its posterior says."""
-CROSSING_SD = 0.04
-SAFE, RISEN, VERIFIED_SD = 0.05, 0.4, 0.05
-"""A verifying run at a point that diverges with less than this probability may stop this far up, once ln S is
-known
-this well; elsewhere it is watched as any suspect job is."""
-WORTH = 0.01
+RISEN, VERIFIED_SD = 0.4, 0.08
+"""A verifying run at a point that hardly diverges (SAFE) may stop this far up, once ln S is known this well: seeds
+differ by as much. Elsewhere it is watched as any suspect job is."""
+WORTH = 0.03
 """Expected regret that a further job must remove per best-time that it costs."""
 UNPROBED_SD = 0.25
-"""sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others
-says."""
+"""sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others says."""
 PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.03, 0.4
-"""Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there,
-that is
+"""Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there, that is
 worth a probe; and the same per best-time that the probe costs."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransferCheck:
-    """S of one job's own curve against what is carried over.
-
-    samples, expected   medians;  interval  90% of what is expected
-    deviations          between the two, in standard deviations of both together
-    """
-
-    job_id: str
-    samples: float
-    expected: float
-    interval: tuple[float, float]
-    deviations: float
-
-    def words(self) -> str:
-        low, high = self.interval
-        said = "agrees with" if low <= self.samples <= high else "is outside of"
-        return (
-            f"samples to target of {self.job_id} ({self.samples:,.0f}) {said} the source sweep's "
-            f"({self.expected:,.0f}, 90% interval {low:,.0f} to {high:,.0f})"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """All checks, in order of the jobs. chance: of deviations as large, the least over the first jobs."""
-
-    checks: tuple[TransferCheck, ...] = ()
-    chance: float = 1.0
-
-    @property
-    def is_failed(self) -> bool:
-        return self.chance < CHANCE
-
-    def words(self) -> list[str]:
-        """Sentences for the recommendation."""
-        out = [check.words() for check in self.checks[:CHECKED]]
-        if self.is_failed:
-            out.append(
-                f"the transfer failed (chance {self.chance:.1g}): samples differ here, so the search went on as "
-                "an ordinary one with the source sweep as a hint"
-            )
-        return out
+TELLING, LEAST_TOLD, TEST_SD = 16.0, 4.0, 0.12
+"""Squared standard deviations between "the same S" and "S changed" that the jobs are to offer, and the least that one
+job for the test alone must add; ln S of such a job is measured to this sd."""
+TEST_COST, TEST_UNTIL = 0.8, 2.0
+"""Best-times that such a job may cost, and that the sweep has cost with it."""
 
 
 @dataclass(frozen=True, eq=False)
 class CarriedState(State):
-    """State whose belief also rests on carried records; everything that asks what was done here sees own jobs
-    only."""
+    """State whose belief also rests on carried records; what asks what was done here sees own jobs only."""
 
     carried: tuple[JobRecord, ...] = ()
     weight: float = 1.0
@@ -194,6 +137,10 @@ class NewGpuSearch(TimeToTargetSearch):
         if any(not j.is_final for j in here):
             return None
         if any(self._is_verified(state, r) for r in state.at(point)):
+            test = self._test(state)
+            if test is not None:
+                words = "tells whether S changed: a larger or smaller critical batch size would show there"
+                return Proposal("run", test, state.seeds_left(test)[0], words)
             words = f"the recommendation is verified, expected regret {regret:.1%}"
             return None if state.running else Finished(words)
         stopped = [j for j in here if j.outcome is Outcome.STOPPED]
@@ -206,6 +153,38 @@ class NewGpuSearch(TimeToTargetSearch):
         words = "the best by the samples carried over and the update seconds measured here"
         return Proposal("verify", point, left[0], words)
 
+    def _test(self, state: State) -> Point | None:
+        """What says most, for its cost, of a change of the law that the jobs so far could not have shown."""
+        if state.running or any(not j.is_final for j in state.jobs):
+            return None
+        view = state.prospects
+        seen = {j.point.batch_size for j in state.jobs if j.curve and j.kind != "probe"}
+        median = np.median(view.ln_seconds, axis=0)
+        usable = state.allowed & (view.diverges.mean(0) < SAFE)
+        at = []
+        for b in state.batch_sizes:
+            here = np.flatnonzero((state.batch == b) & usable)
+            if b not in seen and len(here):
+                i = int(here[np.argmin(median[here])])
+                if state.seeds_left(state.points[i]):
+                    at.append(i)
+        if not at:
+            return None
+        now, then = power(
+            self.belief, self.carried, self._ended(state.jobs), state.batch[at], state.log2_lr[at], TEST_SD
+        )
+        open_ = now < TELLING
+        if not open_.any():
+            return None
+        best = float(np.median(view.ln_best))
+        cost = partial_share(state, self.settings) * np.exp(median[at] - best)
+        spent = sum(j.seconds for j in state.jobs) / np.exp(best)
+        gain = (np.minimum(then, TELLING) - np.minimum(now, TELLING)[:, None])[open_].max(0)
+        worth = np.where(
+            (gain > LEAST_TOLD) & (cost < TEST_COST) & (spent + cost < TEST_UNTIL), gain / cost, 0.0
+        )
+        return state.points[at[int(np.argmax(worth))]] if worth.any() else None
+
     def _is_verified(self, state: State, record: JobRecord) -> bool:
         """Reached, or ended far enough up to say its samples."""
         if record.is_reached or record.outcome is Outcome.CAPPED:
@@ -217,27 +196,41 @@ class NewGpuSearch(TimeToTargetSearch):
 
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
         """A verifying run ends once its samples are known: as early as the risk that it diverges allows."""
+        if job.kind == "probe" or job.curve is None or not self.carried or self.transfer(jobs).is_failed:
+            return super().stop(job, jobs)
+        others = self._state([j for j in jobs if j.job_id != job.job_id])
+        if job.kind == "run" and self._is_settled(others) and self._test(others) == job.point:
+            return self._stop_test(job, others)
         reason = super().stop(job, jobs)
-        if reason is not None or job.kind != "verify" or job.curve is None or not self.carried:
+        if reason is not None or job.kind != "verify":
             return reason
-        if self.transfer(jobs).is_failed:
-            return None
         record = record_of(job, self.context.target)
         if record.evaluations < 3:
             return None
-        others = self._state([j for j in jobs if j.job_id != job.job_id])
         outlook = self._outlook(record, others)
         is_safe = others.prospects.diverges[:, others.points.index(job.point)].mean() < SAFE
         if outlook.risen > (RISEN if is_safe else self.settings.confirmed) and outlook.known_sd < VERIFIED_SD:
             return f"verified: its samples-to-target is known to {outlook.known_sd:.1%}"
         return None
 
-    def _probe(self, state: State) -> Proposal | None:
-        """Where the choice hangs on the update time; what is carried says where that is from the first one
-        on.
+    def _stop_test(self, job: JobObservation, others: State) -> str | None:
+        """A job that runs for the test alone ends once it says its S, or that it never will."""
+        record = record_of(job, self.context.target)
+        if record.evaluations < 2:
+            return None
+        outlook = self._outlook(record, others)
+        if outlook.is_fallen:
+            return "its score has fallen: it diverges"
+        if outlook.risen > CHECK_RISEN and outlook.known_sd < TEST_SD:
+            return f"its samples-to-target is known to {outlook.known_sd:.1%}: enough for the test of the transfer"
+        if record.seconds > 2 * TEST_COST * np.exp(np.median(others.prospects.ln_best)):
+            return "too dear for the test of the transfer"
+        return None
 
-        One after the other, each decided by what the last one showed; where a job costs a start-up, all that
-        may
+    def _probe(self, state: State) -> Proposal | None:
+        """Where the choice hangs on the update time; what is carried says where that is from the first one on.
+
+        One after the other, each decided by what the last one showed; where a job costs a start-up, all that may
         matter at once, for they share one allocation.
         """
         if state.posterior.evidence is None or not self.carried:
@@ -248,7 +241,7 @@ class NewGpuSearch(TimeToTargetSearch):
         seen = {j.point.batch_size for j in state.jobs if j.kind == "probe" or j.curve is not None}
         view = state.prospects
         usable = np.where(view.diverges < 0.5, view.ln_seconds, np.inf)
-        best: tuple[float, int, int] | None = None
+        best: tuple[float, int, int] | None = None  # of the most worth for its cost
         for b in state.batch_sizes:
             if b >= state.memory_limit or b in seen:
                 continue
@@ -260,9 +253,12 @@ class NewGpuSearch(TimeToTargetSearch):
             worth = float(stats.norm.cdf(-np.median(behind) / spread)) * spread
             samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
             updates = int(np.clip(PROBE_SHARE * samples / b, 1, 4))
-            # of a job at this batch size, which is about the best where the probe is worth anything
-            if worth < max(PROBE_WORTH, PROBE_COST * updates * b / samples):
+            # of a job at this batch size, unless what was seen of others says that it is far from the best
+            cost = updates * b / samples * float(np.exp(max(np.quantile(behind, 0.3), 0.0)))
+            if worth < max(PROBE_WORTH, PROBE_COST * cost):
                 continue
+            if not seen:  # the first one only sets the scale, and is cheapest at the smallest
+                return self._probe_at(state, b, 1)
             if best is None or worth > best[0]:
                 best = worth, b, updates
         return None if best is None else self._probe_at(state, best[1], best[2])
@@ -282,8 +278,11 @@ class NewGpuSearch(TimeToTargetSearch):
         """Of the jobs that have ended and whose own curve says S."""
         if not self.carried:
             return Transfer()
+        return check_transfer(self.belief, self.carried, self._ended(jobs))
+
+    def _ended(self, jobs: Sequence[JobObservation]) -> list[JobRecord]:
         records = [record_of(j, self.context.target) for j in jobs if j.is_final and j.kind != "probe"]
-        return check_transfer(self.belief, self.carried, [r for r in records if len(r.score) >= 2])
+        return [r for r in records if len(r.score) >= 2]
 
     def _state(self, jobs: Sequence[JobObservation]) -> State:
         key = tuple(
@@ -294,75 +293,8 @@ class NewGpuSearch(TimeToTargetSearch):
             weight = HINT if self.transfer(jobs).is_failed else 1.0
             points = self.context.space.all_points()
             self._states[key] = CarriedState(
-                self.context, self.belief, tuple(jobs), points, self.carried, weight
+                self.context, self.belief, tuple(jobs), points, carried=self.carried, weight=weight
             )
             if len(self._states) > 16:
                 self._states.popitem(last=False)
         return self._states[key]
-
-
-def check_transfer(belief: Belief, carried: Sequence[JobRecord], records: Sequence[JobRecord]) -> Transfer:
-    """Ended jobs against the carried records alone; those whose own curve does not say S are left out."""
-    posterior = belief.posterior(carried)
-    if posterior.evidence is None or not records:
-        return Transfer()
-    told = [
-        (r, own)
-        for r, risk in zip(records, _divergence(posterior, records), strict=True)
-        if (r.is_reached or risk < SAFE) and (own := _own_samples(belief, carried, r)) is not None
-    ]
-    if not told:
-        return Transfer()
-    batch = np.array([float(r.batch_size) for r, _ in told])
-    log2_lr = np.log2([r.lr for r, _ in told])
-    level, _ = posterior.prior.ln_samples(posterior.x[:, : law.SIZE], batch, log2_lr)
-    mean, sd = np.array([own for _, own in told]).T
-    expected = np.median(level, axis=0)
-    own_variance = float(np.median(posterior.noise)) ** 2 + LAW_ERROR**2
-    cov = np.atleast_2d(np.cov(level.T)) + own_variance * np.eye(len(told))
-    off, total = mean - expected, cov + np.diag(sd**2)
-    chance = 1.0
-    for k in range(1, min(len(told), CHECKED) + 1):
-        square = float(off[:k] @ np.linalg.solve(total[:k, :k], off[:k]))
-        chance = min(chance, float(stats.chi2.sf(square, k)))
-    spread = np.sqrt(np.diag(cov))
-    checks = tuple(
-        TransferCheck(
-            r.job_id, float(np.exp(mean[i])), float(np.exp(expected[i])),
-            (float(np.exp(expected[i] - 1.645 * spread[i])), float(np.exp(expected[i] + 1.645 * spread[i]))),
-            float(off[i] / np.sqrt(total[i, i])),
-        )
-        for i, (r, _) in enumerate(told)
-    )  # fmt: skip
-    return Transfer(checks, chance)
-
-
-def _divergence(posterior: Posterior, records: Sequence[JobRecord]) -> Array:
-    """(n,) probability that a job at each record's point diverges: its curve then says nothing of S."""
-    batch, log2_lr = np.array([float(r.batch_size) for r in records]), np.log2([r.lr for r in records])
-    return np.asarray(posterior.ln_samples(batch, log2_lr)[1].mean(0))
-
-
-def _own_samples(
-    belief: Belief, carried: Sequence[JobRecord], record: JobRecord
-) -> tuple[float, float] | None:
-    """Mean and sd of ln S by the job's own curve, with the carried curves' shapes."""
-    if record.ln_crossing is not None:
-        return record.ln_crossing, CROSSING_SD
-    evidence = belief.posterior(carried).evidence
-    if evidence is None or record.outcome is Outcome.DIVERGED:
-        return None
-    block = curve_block([*carried, record], belief.target_score, evidence.block.is_fraction)
-    if (record.top - block.start) / block.scale < CHECK_RISEN:
-        return None
-    alone = CurveBlock(
-        block.ln_n[-1:], block.y[-1:], block.count[-1:], block.ln_wandering[-1:], block.ln_last[-1:],
-        block.scale, block.start, block.is_fraction,
-    )  # fmt: skip
-    z = lattice(alone)
-    like = ln_likelihood(alone, evidence.shape.shapes, z)[0]
-    weight = np.exp(like - like.max()).sum(0)
-    weight /= weight.sum()
-    mean = float(weight @ z)
-    sd = float(np.sqrt(max(float(weight @ z**2) - mean**2, 0.0)))
-    return (mean, sd) if sd < KNOWN else None
