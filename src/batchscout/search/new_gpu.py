@@ -30,7 +30,7 @@ from batchscout.search.protocol import (
 from batchscout.search.time_to_target import TimeToTargetSearch
 from batchscout.search.time_to_target.choice import choose, partial_share
 from batchscout.search.time_to_target.settings import Settings
-from batchscout.search.time_to_target.state import State
+from batchscout.search.time_to_target.state import State, state_key
 from batchscout.search.transfer import CHECK_RISEN, SAFE, Transfer, check_transfer, power
 
 Array = NDArray[np.float64]
@@ -177,7 +177,7 @@ class NewGpuSearch(TimeToTargetSearch):
         if not open_.any():
             return None
         best = float(np.median(view.ln_best))
-        cost = partial_share(state, self.settings) * np.exp(median[at] - best)
+        cost = partial_share(state) * np.exp(median[at] - best)
         spent = sum(j.seconds for j in state.jobs) / np.exp(best)
         gain = (np.minimum(then, TELLING) - np.minimum(now, TELLING)[:, None])[open_].max(0)
         worth = np.where(
@@ -284,16 +284,13 @@ class NewGpuSearch(TimeToTargetSearch):
         records = [record_of(j, self.context.target) for j in jobs if j.is_final and j.kind != "probe"]
         return [r for r in records if len(r.score) >= 2]
 
-    def _state(self, jobs: Sequence[JobObservation]) -> State:
-        key = tuple(
-            (j.job_id, str(j.outcome), j.reason, j.seconds, 0 if j.curve is None else len(j.curve.samples))
-            for j in jobs
-        )
+    def _state(self, jobs: Sequence[JobObservation], cut: str | None = None) -> State:
+        key = state_key(jobs, cut, is_coarse=False)
         if key not in self._states:
             weight = HINT if self.transfer(jobs).is_failed else 1.0
             points = self.context.space.all_points()
             self._states[key] = CarriedState(
-                self.context, self.belief, tuple(jobs), points, carried=self.carried, weight=weight
+                self.context, self.belief, tuple(jobs), points, cut=cut, carried=self.carried, weight=weight
             )
             if len(self._states) > 16:
                 self._states.popitem(last=False)

@@ -52,7 +52,7 @@ def lead(
     discrete: int,
     discrete_size: int,
     moves: int = 3,
-    last_moves: int = 20,
+    last_moves: int = 50,
 ) -> Cloud:
     """Moves a cloud that follows stage 0 to stage 1.
 

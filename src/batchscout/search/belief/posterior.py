@@ -28,7 +28,7 @@ from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
 Array = NDArray[np.float64]
 
-DRAWS, SHAPES, BANK = 400, 48, 16384
+DRAWS, SHAPES, BANK = 600, 64, 16384
 NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
@@ -108,7 +108,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     block = curve_block(records, target, is_fraction)
     shape = fit_shapes(block, size=SHAPES, normals=_shape_normals(seed))
     noise = float(np.median(np.exp(shape.shapes[:, 4]))) * block.scale
-    fallen = np.array([has_fallen(r, max(noise, 0.01 * block.scale)) for r in records])
+    fallen = np.array([has_fallen(r, max(noise, 0.01 * block.scale), block.scale) for r in records])
     like, mass, wandering = shape.ln_like, shape.ln_mass.copy(), block.ln_wandering
     like = like.copy()
     for j, r in enumerate(records):

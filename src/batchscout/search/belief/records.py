@@ -31,6 +31,7 @@ class JobRecord:
     top, last   highest pair mean and last pair mean of the unbinned scores (one value if there is but one)
     ln_crossing ln of the samples at which a reached job first passed the target, else None
     is_done     the job cannot be continued
+    flicker     sd of one evaluation as its neighbours show it: median of |differences|, 0 from fewer than four
     weight      of its evidence on the law: less than 1 where it may come from another world
     """
 
@@ -49,6 +50,7 @@ class JobRecord:
     is_done: bool
     updates: int
     seconds: float
+    flicker: float = 0.0
     weight: float = 1.0
 
     @property
@@ -64,8 +66,21 @@ class JobRecord:
         return self.ln_crossing is not None
 
 
-def record_of(job: JobObservation, target: Target) -> JobRecord:
-    """The record of one job; one without any evaluation has empty curves."""
+def milestone(evaluations: int) -> int:
+    """The largest of 0, 2, 3, 4, 6, 8, 12, 16, 24, … that is not above: how often a growing curve is weighed anew."""
+    at, step = 2, 1
+    while at + step <= evaluations:
+        at += step
+        if at in (4, 8) or (at > 8 and at & (at - 1) == 0):
+            step *= 2
+    return at if evaluations >= 2 else 0
+
+
+def record_of(job: JobObservation, target: Target, evaluations: int | None = None) -> JobRecord:
+    """The record of one job; one without any evaluation has empty curves.
+
+    evaluations  no more than the first so many, None for all
+    """
     sign = 1.0 if target.direction == "max" else -1.0
     curve = job.curve
     if curve is None:
@@ -74,7 +89,7 @@ def record_of(job: JobObservation, target: Target) -> JobRecord:
     else:
         n, y = np.asarray(curve.samples, float), sign * np.asarray(curve.score, float)
         usable = np.isfinite(y) & (n > 0)
-        n, y = n[usable], y[usable]
+        n, y = n[usable][:evaluations], y[usable][:evaluations]
         updates, seconds = int(curve.total_updates), float(curve.total_seconds)
     ln_n, score, count = binned(n, y)
     top, last = (_highest_pair(y), float(np.mean(y[-2:]))) if len(y) else (0.0, 0.0)
@@ -91,7 +106,7 @@ def record_of(job: JobObservation, target: Target) -> JobRecord:
     )
     return JobRecord(
         key, job.job_id, job.point.batch_size, job.point.lr, job.seed, job.outcome, ln_n, score, count, top, last,
-        crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds,
+        crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds, _flicker(y),
     )  # fmt: skip
 
 
@@ -107,6 +122,12 @@ def binned(samples: Array, score: Array) -> tuple[Array, Array, Array]:
         np.array([score[g].mean() for g in groups]),
         np.array([float(len(g)) for g in groups]),
     )
+
+
+def _flicker(score: Array) -> float:
+    if len(score) < 4:
+        return 0.0
+    return float(np.median(np.abs(np.diff(score))) / (0.6745 * np.sqrt(2.0)))
 
 
 def _highest_pair(score: Array) -> float:

@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 # the walk's sd per unit of ln samples, and the noise of one evaluation, both in units of (target - start)
 _DRIFT, _NOISE = (a.ravel() for a in np.meshgrid([0.12, 0.4, 1.0], [0.015, 0.03, 0.06]))
 START_MEAN, START_SD = 0.1, 0.3
+FALLEN_EVALUATIONS, FALLEN_SDS, FALLEN_SHARE = 4, 4.0, 0.1
 
 
 def ln_wandering(ln_samples: Array, level: Array, count: Array) -> float:
@@ -34,8 +35,13 @@ def ln_wandering(ln_samples: Array, level: Array, count: Array) -> float:
     return float(peak + np.log(np.mean(np.exp(total - peak))))
 
 
-def has_fallen(record: JobRecord, noise: float) -> bool:
-    """Whether the score is measurably below its own maximum: 4 sd of a pair's mean. noise: sd of one evaluation."""
-    if record.evaluations < 3 or record.is_reached:
+def has_fallen(record: JobRecord, noise: float, rise: float) -> bool:
+    """Whether the score is measurably and materially below its own maximum.
+
+    noise  sd of one evaluation; the job's own flicker counts where it is larger
+    rise   from the untrained score to the target; a fall by less than a share of it is a wobble
+    """
+    if record.evaluations < FALLEN_EVALUATIONS or record.is_reached:
         return False
-    return bool(record.top - record.last > 4.0 * noise * np.sqrt(0.5 + 0.5))
+    spread = max(noise, record.flicker)
+    return bool(record.top - record.last > max(FALLEN_SDS * spread, FALLEN_SHARE * rise))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from batchscout.measure.outcome import Outcome
-from batchscout.search.belief import Belief, record_of
+from batchscout.search.belief import Belief, JobRecord, record_of
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -17,9 +18,9 @@ from batchscout.search.protocol import (
     Recommendation,
     SearchContext,
 )
-from batchscout.search.time_to_target.choice import choose
+from batchscout.search.time_to_target.choice import Choice, choose
 from batchscout.search.time_to_target.settings import Settings
-from batchscout.search.time_to_target.state import State, make_state
+from batchscout.search.time_to_target.state import State, make_state, state_key
 from batchscout.search.time_to_target.watch import Outlook, look_at
 
 TOGETHER = 3
@@ -46,51 +47,42 @@ class TimeToTargetSearch:
         probe = self._probe(state)
         if probe is not None:
             return probe
-        ended = self._end(state)
-        if ended is not None:
-            return ended
-        rng = np.random.default_rng([self.context.seed, len(jobs), sum(r.evaluations for r in state.records)])
-        choice = choose(state, self.settings, rng)
+        if self._is_settled(state):
+            return self._confirm(state)
+        choice = choose(state, self.settings, self._rng(state))
         if choice is None:
             return None if state.running else Finished("every allowed point has been tried")
-        point = state.points[choice.index]
-        return Proposal(
-            "run", point, state.seeds_left(point)[0],
-            f"expected to lower the regret by {choice.gain:.1%} for {choice.cost:.2f} best-times",
-        )  # fmt: skip
+        if state.running_jobs and choice.gain < self.settings.worth * choice.cost:
+            return None  # what already runs will tell more than this could
+        return self._proposal(state, choice)
 
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
         if job.kind == "probe" or job.curve is None:
             return None
         s = self.settings
-        others = self._state([j for j in jobs if j.job_id != job.job_id])
+        is_alone = self.context.slots == 1
+        belief = self._state([j for j in jobs if j.job_id != job.job_id] if is_alone else jobs)
         record = record_of(job, self.context.target)
         if record.evaluations < 2:
             return None
-        outlook = self._outlook(record, others)
-        if outlook.is_fallen or outlook.lost > 0.97:
-            return (
-                "its score has fallen: it diverges"
-                if outlook.is_fallen
-                else "its curve is not that of a job that gets there"
-            )
-        column = others.batch_sizes.index(job.point.batch_size)
-        ln_seconds = outlook.z + (np.log(record.seconds / record.updates)) - np.log(job.point.batch_size)
-        verifying = job.kind == "verify"
-        if others.posterior.evidence is not None:
-            bar = self._bar(others, job)
-            late = float(
-                outlook.weight[ln_seconds > bar + np.log(s.hopeless + (0.6 if verifying else 0))].sum()
-            )
-            if late > s.hopeless_sure:
-                return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
-        del column
-        if verifying:
+        outlook = self._outlook(record, belief)
+        if outlook.is_fallen:
+            return "its score has fallen: it diverges"
+        if outlook.lost > 0.97 and record.evaluations >= s.lost_evaluations:
+            return "its curve is not that of a job that gets there"
+        late = self._late(job, record, outlook, belief)
+        if late > s.hopeless_sure:
+            return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
+        if not is_alone and self._is_over(belief, job):
+            return "the recommendation is settled without it"
+        if job.kind == "verify":
             return None
-        suspect = outlook.lost > s.suspect
-        if suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
+        is_suspect = outlook.lost > s.suspect
+        if is_suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
             return None
-        if outlook.known_sd < s.known_sd:
+        if outlook.known_sd < s.known_sd and outlook.risen > s.least_risen:
+            if self._is_verifying(job, jobs, belief):
+                return None
             return f"its samples-to-target is known to {outlook.known_sd:.1%}"
         return None
 
@@ -112,13 +104,56 @@ class TimeToTargetSearch:
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _state(self, jobs: Sequence[JobObservation]) -> State:
-        key = tuple(
-            (j.job_id, str(j.outcome), j.reason, j.seconds, 0 if j.curve is None else len(j.curve.samples))
-            for j in jobs
+    def _rng(self, state: State) -> np.random.Generator:
+        seen = sum(r.evaluations for r in state.records)
+        return np.random.default_rng([self.context.seed, len(state.jobs), seen])
+
+    def _proposal(self, state: State, choice: Choice) -> Proposal:
+        point = state.points[choice.index]
+        words = (
+            f"expected to lower the regret by {choice.gain:.1%} for {choice.cost:.2f} best-times"
+            if choice.gain == choice.gain
+            else f"no job has risen yet: this one may be the first, expected in {choice.cost:.2f} best-times"
         )
+        if choice.resume is not None:
+            return Proposal("run", point, choice.resume.seed, words, resume=choice.resume.job_id)
+        return Proposal("run", point, state.seeds_left(point)[0], words)
+
+    def _stopped(self, job: JobObservation, jobs: Sequence[JobObservation]) -> State:
+        """As if the job were stopped now, or at its last milestone."""
+        stopped = replace(job, outcome=Outcome.STOPPED, reason="")
+        return self._state([stopped if j.job_id == job.job_id else j for j in jobs], job.job_id)
+
+    def _is_verifying(self, job: JobObservation, jobs: Sequence[JobObservation], belief: State) -> bool:
+        """Whether the job would be continued at once if it were stopped now; beside others, whether it may be."""
+        if self.context.slots > 1:
+            return belief.points[belief.best] == job.point
+        rank = np.argsort(belief.prospects.mean_regret, kind="stable")[:3]
+        if job.point not in [belief.points[i] for i in rank]:
+            return False
+        after = self._stopped(job, jobs)
+        if not self._is_settled(after):
+            return False
+        answer = self._confirm(after)
+        return isinstance(answer, Proposal) and answer.resume == job.job_id
+
+    def _late(self, job: JobObservation, record: JobRecord, outlook: Outlook, belief: State) -> float:
+        """Probability that the job takes much longer than the best."""
+        if belief.posterior.evidence is None:
+            return 0.0
+        ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
+        patience = np.log(self.settings.hopeless) + (0.6 if job.kind == "verify" else 0.0)
+        return float(outlook.weight[ln_seconds > self._bar(belief, job) + patience].sum())
+
+    def _is_over(self, state: State, job: JobObservation) -> bool:
+        best = state.points[state.best]
+        return job.point != best and self._is_settled(state) and any(r.is_reached for r in state.at(best))
+
+    def _state(self, jobs: Sequence[JobObservation], cut: str | None = None) -> State:
+        is_coarse = self.context.slots > 1
+        key = state_key(jobs, cut, is_coarse=is_coarse)
         if key not in self._states:
-            self._states[key] = make_state(self.context, self.belief, jobs)
+            self._states[key] = make_state(self.context, self.belief, jobs, is_coarse=is_coarse, cut=cut)
             if len(self._states) > 16:
                 self._states.popitem(last=False)
         return self._states[key]
@@ -213,10 +248,10 @@ class TimeToTargetSearch:
         point, seed = free[0]
         return Proposal("probe", point, seed, f"{updates} updates for the update time", updates_limit=updates)
 
-    def _end(self, state: State) -> Proposal | Finished | None:
-        """Verification or the end, once the recommendation is settled."""
+    def _is_settled(self, state: State) -> bool:
+        """Whether the recommendation is as good as the tolerance asks, and can be verified."""
         if state.posterior.evidence is None:
-            return None
+            return False
         view, best, s = state.prospects, state.best, self.settings
         kept = view.diverges[:, best] < 0.5
         if kept.mean() < 0.3:
@@ -224,27 +259,30 @@ class TimeToTargetSearch:
         regret = view.regret[kept, best]
         bad = float((regret > 2 * self.context.tolerance).mean())
         if bad > s.end_bad and regret.mean() > s.end_regret * self.context.tolerance:
-            return None
+            return False
         point = state.points[best]
+        tried = [j for j in state.jobs if j.point == point and j.kind != "probe"]
+        return bool(state.seeds_left(point)) or any(
+            not j.is_final or j.outcome in (Outcome.STOPPED, Outcome.REACHED) for j in tried
+        )
+
+    def _confirm(self, state: State) -> Proposal | Finished | None:
+        """The settled recommendation run to the target, or the end once it was."""
+        point = state.points[state.best]
         here = state.at(point)
         if any(r.is_reached for r in here):
-            return (
-                None
-                if state.running
-                else Finished(
-                    f"expected regret {regret.mean():.1%}, P(> {2 * self.context.tolerance:.0%}) {bad:.1%}"
-                )
+            if state.running_jobs:
+                return None
+            regret = state.prospects.regret[:, state.best]
+            bad = float((regret > 2 * self.context.tolerance).mean())
+            return Finished(
+                f"expected regret {regret.mean():.1%}, P(> {2 * self.context.tolerance:.0%}) {bad:.1%}"
             )
-        going = [j for j in state.running if j.point == point and j.kind == "verify"]
-        if going:
+        if any(j.point == point for j in state.running_jobs):
             return None
         stopped = [r for r in here if r.outcome is Outcome.STOPPED]
+        words = "the recommendation, run to the target"
         if stopped:
             job = max(stopped, key=lambda r: r.seconds)
-            return Proposal(
-                "verify", point, job.seed, "the recommendation, run to the target", resume=job.job_id
-            )
-        left = state.seeds_left(point)
-        if left:
-            return Proposal("verify", point, left[0], "the recommendation, run to the target")
-        return None
+            return Proposal("verify", point, job.seed, words, resume=job.job_id)
+        return Proposal("verify", point, state.seeds_left(point)[0], words)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Settings:
     """
     known_sd        a job is stopped once its ln S is known this well, given the curve's shape
+    least_risen     … and it has come this share of the way up: below, any curve fits
+    lost_evaluations  before which no curve is called that of a job that never gets there
     hopeless        a job is stopped when it takes this much longer than the best …
     hopeless_sure   … with this probability
     suspect         a job that diverges with at least this probability is watched for longer
@@ -18,10 +20,13 @@ class Settings:
     end_bad         … or when the probability of losing more than twice the tolerance is
     fantasies       imagined results per candidate
     candidates      points compared for the next job
+    worth           expected regret that a job beside others must remove per best-time it costs
     probe_share     of a job that a probe may cost
     """
 
     known_sd: float = 0.06
+    least_risen: float = 0.1
+    lost_evaluations: int = 2
     hopeless: float = 1.4
     hopeless_sure: float = 0.93
     suspect: float = 0.2
@@ -29,6 +34,7 @@ class Settings:
     confirmed: float = 0.65
     end_regret: float = 0.4
     end_bad: float = 0.08
-    fantasies: int = 16
+    fantasies: int = 24
     candidates: int = 40
     probe_share: float = 0.02
+    worth: float = 0.01

@@ -20,6 +20,7 @@ from batchscout.search.belief import (
     prospects,
     record_of,
 )
+from batchscout.search.belief.records import milestone
 from batchscout.search.protocol import JobObservation, Point, SearchContext
 
 Array = NDArray[np.float64]
@@ -30,21 +31,32 @@ class State:
     """The jobs as of now and what is believed because of them; parts are computed when asked for.
 
     points, batch, log2_lr  the n allowed settings
+    is_coarse               running jobs count with their curves up to the last milestone, so that the belief is
+                            formed anew now and then, not at every evaluation of each
+    cut                     job whose curve counts so, too
     """
 
     context: SearchContext
     belief: Belief
     jobs: tuple[JobObservation, ...]
     points: tuple[Point, ...]
+    is_coarse: bool = False
+    cut: str | None = None
 
     @cached_property
     def records(self) -> tuple[JobRecord, ...]:
         """Of all jobs that are neither probes nor failures."""
         return tuple(
-            record_of(j, self.context.target)
+            record_of(j, self.context.target, self._seen(j))
             for j in self.jobs
             if j.kind != "probe" and j.outcome not in (Outcome.FAILED, Outcome.CANCELLED, Outcome.INFEASIBLE)
         )
+
+    def _seen(self, job: JobObservation) -> int | None:
+        is_cut = job.job_id == self.cut or (self.is_coarse and not job.is_final)
+        if job.curve is None or not is_cut:
+            return None
+        return milestone(len(job.curve.samples))
 
     @cached_property
     def batch(self) -> Array:
@@ -104,10 +116,34 @@ class State:
     def at(self, point: Point) -> list[JobRecord]:
         return [r for r in self.records if r.batch_size == point.batch_size and r.lr == point.lr]
 
+    @cached_property
+    def running_jobs(self) -> list[JobObservation]:
+        """Those that will tell S: no probes."""
+        return [j for j in self.running if j.kind != "probe"]
+
     @property
     def running(self) -> list[JobObservation]:
         return [j for j in self.jobs if not j.is_final]
 
 
-def make_state(context: SearchContext, belief: Belief, jobs: Sequence[JobObservation]) -> State:
-    return State(context, belief, tuple(jobs), context.space.all_points())
+def make_state(
+    context: SearchContext,
+    belief: Belief,
+    jobs: Sequence[JobObservation],
+    *,
+    is_coarse: bool = False,
+    cut: str | None = None,
+) -> State:
+    return State(context, belief, tuple(jobs), context.space.all_points(), is_coarse, cut)
+
+
+def state_key(jobs: Sequence[JobObservation], cut: str | None, *, is_coarse: bool) -> tuple[object, ...]:
+    """Equal for equal states; see State for cut and is_coarse."""
+
+    def size(job: JobObservation) -> tuple[float, int]:
+        evaluations = 0 if job.curve is None else len(job.curve.samples)
+        if job.job_id == cut or (is_coarse and not job.is_final):
+            return 0.0, milestone(evaluations)
+        return job.seconds, evaluations
+
+    return tuple((j.job_id, str(j.outcome), j.reason, j.job_id == cut, *size(j)) for j in jobs)

@@ -1,4 +1,4 @@
-"""What a running job's own curve says, against the belief from all the others."""
+"""What a running job's own curve says, together with the belief from the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscout.search.belief import law
-from batchscout.search.belief.curve_shape import OUTLIER, STEP, CurveBlock, lattice, ln_likelihood, ln_mass
-from batchscout.search.belief.posterior import Posterior, curve_block, divergence
+from batchscout.search.belief.curve_shape import STEP, CurveBlock, lattice, ln_likelihood, ln_mass
+from batchscout.search.belief.posterior import FAR_SD, Posterior, curve_block, divergence
 from batchscout.search.belief.records import JobRecord
 from batchscout.search.belief.wandering import has_fallen
 
@@ -25,7 +25,6 @@ class Outlook:
     risen        share of the way from the untrained score to the target
     is_fallen    its score is measurably below its own maximum
     lost         probability that it diverges or is odd
-    mean, sd     of ln S;  expected, expected_sd of ln S before the job was seen
     """
 
     z: Array
@@ -34,17 +33,15 @@ class Outlook:
     risen: float
     is_fallen: bool
     lost: float
-    mean: float
-    sd: float
-    expected: float
-    expected_sd: float
 
 
 def look_at(
-    record: JobRecord, others: Posterior, shapes: Array, target_score: float, is_fraction: bool
+    record: JobRecord, belief: Posterior, shapes: Array, target_score: float, is_fraction: bool
 ) -> Outlook:
-    """others: the belief without this job; shapes: its (K, 5) curve shapes, or the prior's where it has none."""
-    known = () if others.evidence is None else others.evidence.records
+    """belief: from the other jobs, or from all with this one as it was a little earlier; shapes: its (K, 5) curve
+    shapes, or the prior's where it has none."""
+    evidence = belief.evidence
+    known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
     block = curve_block([*known, record], target_score, is_fraction)
     own = CurveBlock(
         block.ln_n[-1:], block.y[-1:], block.count[-1:], block.ln_wandering[-1:], block.ln_last[-1:],
@@ -52,40 +49,57 @@ def look_at(
     )  # fmt: skip
     z = lattice(own)
     like = ln_likelihood(own, shapes, z)[0]
-    mass = ln_mass(like)
     batch, lr2 = np.array([float(record.batch_size)]), np.array([np.log2(record.lr)])
-    level, d = others.prior.ln_samples(others.x[:, : law.SIZE], batch, lr2)
+    level, d = belief.prior.ln_samples(belief.x[:, : law.SIZE], batch, lr2)
     level, d = level[:, 0], d[:, 0]
-    diverging = divergence(d, others.x[:, law.EDGE])
-    before = np.full(len(z), 1.0 / len(z))
-    if others.evidence is not None:
-        before = 0.05 * before + 0.95 * _spread(level, np.hypot(others.noise, 0.05 * np.abs(d)), z)
-    joint = np.exp(like - like.max()) * before
-    per_shape = joint.sum(1)
-    weight = joint.sum(0) / joint.sum()
+    is_counted = evidence is not None and len(known) < len(evidence.records)
+    sd = np.hypot(belief.noise, FAR_SD * np.abs(d))
+    weight, per_shape = _place(like, z, None if evidence is None else level, sd, belief, is_counted)
+    noise = float(np.median(np.exp(shapes[:, 4]))) * own.scale
+    fallen = has_fallen(record, max(noise, 0.01 * own.scale), own.scale)
+    mass = ln_mass(like)
+    normal = float(np.logaddexp.reduce(mass) - np.log(len(mass)))
+    diverging = float(divergence(d, belief.x[:, law.EDGE]).mean())
+    p_lost = float(
+        np.clip(diverging, 0.02, 0.5 if is_counted else 0.98)
+    )  # counted: its own curve is in it already
+    odds = np.log(p_lost) - (0.0 if fallen else 2.0) + own.ln_wandering[0] - np.log1p(-p_lost) - normal
+    lost = float(1 / (1 + np.exp(-np.clip(odds, -50, 50))))
+    return Outlook(
+        z, weight, _known_sd(like, z, per_shape), (record.last - own.start) / own.scale, fallen, lost
+    )
+
+
+def _place(
+    like: Array, z: Array, level: Array | None, sd: Array, belief: Posterior, is_counted: bool
+) -> tuple[Array, Array]:
+    """(Z,) probability of each ln S and (K,) of each shape.
+
+    Where the draws have not seen this curve they say where S may be, whatever the shape; where they have, each draw
+    places S by its own shape and level.
+    """
+    scaled = np.exp(like - like.max())
+    if level is None:
+        joint = scaled / len(z)
+    elif not is_counted:
+        joint = scaled * (0.05 / len(z) + 0.95 * _spread(level, sd, z))
+    else:
+        by_draw = np.exp(like - like.max(1, keepdims=True))[belief.x[:, law.SIZE].astype(int)]  # (P, Z)
+        by_draw = by_draw * (1e-6 + np.exp(-0.5 * ((z[None] - level[:, None]) / sd[:, None]) ** 2))
+        weight = (by_draw / by_draw.sum(1, keepdims=True)).mean(0)
+        shapes = np.bincount(belief.x[:, law.SIZE].astype(int), minlength=len(like)).astype(float)
+        return weight / weight.sum(), shapes / shapes.sum()
+    return np.asarray(joint.sum(0) / joint.sum()), np.asarray(joint.sum(1) / joint.sum())
+
+
+def _known_sd(like: Array, z: Array, per_shape: Array) -> float:
     alone = np.exp(like - like.max(1, keepdims=True))
     alone /= alone.sum(1, keepdims=True)
-    m = alone @ z
-    sds = np.sqrt(np.maximum(alone @ z**2 - m**2, 0.0))
+    mean = alone @ z
+    sds = np.sqrt(np.maximum(alone @ z**2 - mean**2, 0.0))
     order = np.argsort(sds)
-    share = np.cumsum((per_shape / per_shape.sum())[order])
-    known_sd = float(sds[order][np.searchsorted(share, 0.5)])
-    mean = float(weight @ z)
-    noise = float(np.median(np.exp(shapes[:, 4]))) * own.scale
-    fallen = has_fallen(record, max(noise, 0.01 * own.scale))
-    normal = float(np.logaddexp.reduce(mass) - np.log(len(mass)))
-    p_lost = float(np.clip(diverging.mean(), 0.02, 0.98))
-    price = 0.0 if fallen else 2.0
-    odds = np.log(p_lost) - price + own.ln_wandering[0] - np.log1p(-p_lost) - normal
-    lost = float(1 / (1 + np.exp(-np.clip(odds, -50, 50))))
-    if others.evidence is None:
-        expected, expected_sd = mean, 9.0
-    else:
-        expected, expected_sd = float(level.mean()), float(np.sqrt(level.var() + np.mean(others.noise**2)))
-    return Outlook(
-        z, weight, known_sd, (record.last - own.start) / own.scale, fallen, lost, mean,
-        float(np.sqrt(max(float(weight @ z**2) - mean**2, 0.0))), expected, expected_sd,
-    )  # fmt: skip
+    share = np.cumsum(per_shape[order])
+    return float(sds[order][min(np.searchsorted(share, 0.5), len(order) - 1)])
 
 
 def _spread(level: Array, sd: Array, z: Array) -> Array:
@@ -93,6 +107,3 @@ def _spread(level: Array, sd: Array, z: Array) -> Array:
     e = np.exp(-0.5 * ((z[None] - level[:, None]) / sd[:, None]) ** 2) / sd[:, None]
     total = e.sum(0)
     return np.asarray(total * STEP / 2.5066 / len(level) + 1e-12)
-
-
-__all__ = ["OUTLIER", "Outlook", "look_at"]
