@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, law
-from batchscout.search.belief.curve_shape import CurveBlock, lattice, ln_likelihood
+from batchscout.search.belief.curve_shape import lattice, ln_likelihood
 from batchscout.search.belief.posterior import Posterior, curve_block
 
 Array = NDArray[np.float64]
@@ -198,10 +198,7 @@ def own_samples(belief: Belief, posterior: Posterior, record: JobRecord) -> tupl
     block = curve_block([*evidence.records, record], belief.target_score, evidence.block.is_fraction)
     if (record.top - block.start) / block.scale < CHECK_RISEN:
         return None
-    alone = CurveBlock(
-        block.ln_n[-1:], block.y[-1:], block.count[-1:], block.ln_wandering[-1:], block.ln_last[-1:],
-        block.scale, block.start, block.is_fraction,
-    )  # fmt: skip
+    alone = block.last()
     z = lattice(alone)
     like = ln_likelihood(alone, evidence.shape.shapes, z)[0]
     weight = np.exp(like - like.max()).sum(0)

@@ -21,7 +21,8 @@ Array = NDArray[np.float64]
 PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03)])
 PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6])
 STEP = 0.05  # of the ln S lattice
-OUTLIER = 0.05
+OUTLIER, BEYOND = 0.05, 0.8
+"""Probability that a job is odd: of one below the edge of divergence, of one beyond it."""
 _NOISE_DOF = 4.0
 _FLOOR = 0.004  # sd that no noise goes below: scores are quantised
 
@@ -31,6 +32,8 @@ class CurveBlock:
     """Scaled curves of J jobs, padded to b bins (count 0).
 
     ln_n, y, count  (J, b);   ln_wandering  (J,) log marginal likelihood of each as an outlier
+    ln_noise, ln_noise_sd  what is expected of the shape's ln noise, from the curves' own jitter
+    beyond  (M, J) share 0 or 1: the M ways in which an edge of divergence may part the jobs, equally likely a priori
     scale, start    raw score = start + scale * y; is_fraction: raw scores are shares in [0, 1], noise is binomial-like
     """
 
@@ -42,6 +45,23 @@ class CurveBlock:
     scale: float
     start: float
     is_fraction: bool
+    beyond: Array
+    ln_noise: float
+    ln_noise_sd: float
+
+    def last(self) -> CurveBlock:
+        """The last job alone, on the same scale."""
+        return CurveBlock(
+            self.ln_n[-1:], self.y[-1:], self.count[-1:], self.ln_wandering[-1:], self.ln_last[-1:],
+            self.scale, self.start, self.is_fraction, np.zeros((1, 1)),
+            self.ln_noise, self.ln_noise_sd,
+        )  # fmt: skip
+
+    def ln_prior(self, shapes: Array) -> Array:
+        """(K,) up to a constant."""
+        mean, sd = PRIOR_MEAN.copy(), PRIOR_SD.copy()
+        mean[4], sd[4] = self.ln_noise, self.ln_noise_sd
+        return np.asarray(-0.5 * (((shapes - mean) / sd) ** 2).sum(-1))
 
     def noise_factor(self, p: Array) -> Array:
         """Relative variance of one evaluation at scaled score p: 4 q (1 - q) for a share q of solved prompts."""
@@ -124,28 +144,55 @@ def ln_mass(ln_like: Array) -> Array:
 
 
 def ln_evidence(block: CurveBlock, shapes: Array, mass: Array) -> Array:
-    """(K,) ln prior + ln marginal likelihood, each job either of the common shape or an outlier."""
-    prior = -0.5 * (((shapes - PRIOR_MEAN) / PRIOR_SD) ** 2).sum(-1)
-    each = np.logaddexp(np.log1p(-OUTLIER) + mass, np.log(OUTLIER) + block.ln_wandering[:, None])
-    return np.asarray(prior + each.sum(0))
+    """(K,) ln prior + ln marginal likelihood, each job either of the common shape or an outlier.
+
+    Jobs diverge together, where the lr is too high for their batch size: five of them beyond one edge are one
+    surprise, not five. Counted as five, a shape that passes through them all would win over the one that the
+    others share.
+    """
+    return np.asarray(
+        block.ln_prior(shapes)
+        + np.logaddexp.reduce(_by_edge(block, mass)[0], axis=0)
+        - np.log(len(block.beyond))
+    )
+
+
+def _by_edge(block: CurveBlock, mass: Array) -> tuple[Array, Array, Array]:
+    """(M, K) ln likelihood under each edge; (J, K) probability of being odd below and beyond it."""
+    odd = block.ln_wandering[:, None]
+    below, beyond = (np.logaddexp(np.log1p(-q) + mass, np.log(q) + odd) for q in (OUTLIER, BEYOND))
+    joint = below.sum(0) + block.beyond @ (beyond - below)
+    return joint, np.exp(np.log(OUTLIER) + odd - below), np.exp(np.log(BEYOND) + odd - beyond)
+
+
+def normality(block: CurveBlock, mass: Array) -> Array:
+    """(J, K) probability that each job is of the common shape, the edge averaged over."""
+    joint, odd_below, odd_beyond = _by_edge(block, mass)
+    weight = np.exp(joint - joint.max(0))
+    share = block.beyond.T @ (weight / weight.sum(0))  # (J, K) probability of lying beyond the edge
+    return np.clip(1 - (1 - share) * odd_below - share * odd_beyond, 0.0, 1.0)
 
 
 def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble:
     """`size` equally weighted shapes from the posterior. normals: (N, 5) fixed standard normals, N >= 2 size."""
     z = lattice(block)
-    centre, cov = _mode(block, z)
+    proposals = _modes(block, z)
     pool_shapes, pool_evidence, pool_ln_q = [], [], []
     rounds, per_round = 3, len(normals) // 3
     for r in range(rounds):
-        root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(5)), dtype=np.float64)
         e = normals[r * per_round : (r + 1) * per_round]
         # a quarter of the draws twice as wide: the Gaussian's tails are not to be trusted
         wide = np.where(np.arange(len(e)) % 4 == 0, 2.0, 1.0)[:, None]
-        shapes = centre + (wide * e) @ root.T
+        shapes = np.empty((len(e), 5))
+        block_size = -(-len(e) // len(proposals))
+        for i, (centre, cov) in enumerate(proposals):
+            root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(5)), dtype=np.float64)
+            mine = slice(i * block_size, (i + 1) * block_size)
+            shapes[mine] = centre + (wide[mine] * e[mine]) @ root.T
+            pool_ln_q.append((centre, root, float(len(shapes[mine]))))
         mass = ln_mass(ln_likelihood(block, shapes, z))
         pool_shapes.append(shapes)
         pool_evidence.append(ln_evidence(block, shapes, mass))
-        pool_ln_q.append((centre, root))
         shapes_all, lp = np.concatenate(pool_shapes), np.concatenate(pool_evidence)
         weight = np.asarray(lp - _ln_mixture(shapes_all, pool_ln_q))
         w = np.exp(weight - weight.max())
@@ -161,52 +208,60 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
             flat /= flat.sum()
         centre = flat @ shapes_all
         spread = shapes_all - centre
-        cov = (flat[:, None] * spread).T @ spread * 1.2 + np.diag((0.02 * PRIOR_SD) ** 2)
+        proposals = [(centre, (flat[:, None] * spread).T @ spread * 1.2 + np.diag((0.02 * PRIOR_SD) ** 2))]
     picked = np.searchsorted(np.cumsum(w), (np.arange(size) + 0.5) / size).clip(0, len(w) - 1)
     shapes = shapes_all[picked]
     like = ln_likelihood(block, shapes, z)
     return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective)
 
 
-def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array]]) -> Array:
-    """ln density of the draws under the equal mixture of all proposals used so far (deterministic mixture weights)."""
+def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> Array:
+    """ln density of the draws under the mixture of all proposals used so far (deterministic mixture weights)."""
     parts = []
-    for centre, root in proposals:
+    for centre, root, draws in proposals:
         x = np.linalg.solve(root, (shapes - centre).T)
         square, ln_det = (x**2).sum(0), np.log(np.diag(root)).sum()
         parts.append(
             np.logaddexp(
                 np.log(0.75) - 0.5 * square, np.log(0.25) - 0.125 * square - 5 * np.log(2.0)
-            ) - ln_det
+            ) - ln_det + np.log(draws)
         )  # fmt: skip
     return np.asarray(np.logaddexp.reduce(parts, axis=0))
 
 
+ANOTHER_MODE, FAR_BELOW = 0.2, 8.0  # difference of ln w; nats
 _STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)])
 
 
-def _mode(block: CurveBlock, z: Array) -> tuple[Array, Array]:
-    """Mode of the posterior of the shape and its covariance (Gauss-Newton, several starts, odd jobs weighed down)."""
+def _modes(block: CurveBlock, z: Array) -> list[tuple[Array, Array]]:
+    """Modes of the posterior of the shape and their covariances (Gauss-Newton, several starts, odd jobs weighed
+    down): the highest, and the next one where it is another and not far below."""
     shapes = _STARTS.copy()
+    shapes[:, 4] = block.ln_noise
     damping = np.full(len(shapes), 1e-2)
     for _outer in range(3):
         like = ln_likelihood(block, shapes, z)
-        mass = ln_mass(like)
-        normal = 1 / (1 + np.exp(np.clip(np.log(OUTLIER) + block.ln_wandering[:, None] - mass, -50, 50)))
+        normal = normality(block, ln_mass(like))
         position = z[like.argmax(-1)].T  # (starts, J)
         shapes, position, damping = _gauss_newton(block, shapes, position, normal.T, damping)
         shapes[:, 4] = _noise_mode(block, shapes, position, normal.T)
-    mass = ln_mass(ln_likelihood(block, shapes, z))
-    best = int(np.argmax(ln_evidence(block, shapes, mass)))
-    residual = _residuals(
-        block, shapes[best : best + 1], position[best : best + 1], normal.T[best : best + 1]
-    )
+    height_of = ln_evidence(block, shapes, ln_mass(ln_likelihood(block, shapes, z)))
+    order = np.argsort(-height_of, kind="stable")
+    best = int(order[0])
+    apart = np.abs(shapes[:, 2] - shapes[best, 2]) > ANOTHER_MODE
+    rivals = [int(i) for i in order if apart[i] and height_of[best] - height_of[i] < FAR_BELOW]
+    return [(shapes[i], _covariance(block, shapes, position, normal.T, i)) for i in (best, *rivals[:1])]
+
+
+def _covariance(block: CurveBlock, shapes: Array, position: Array, normal: Array, i: int) -> Array:
+    mine = slice(i, i + 1)
+    residual = _residuals(block, shapes[mine], position[mine], normal[mine])
     precision = _schur(*residual)[0][0] + np.diag(PRIOR_SD[:4] ** -2)
     cov = np.zeros((5, 5))
     cov[:4, :4] = np.linalg.inv(precision)
     count = float((block.count > 0).sum())
     cov[4, 4] = 1 / (2 * (_NOISE_DOF + 0.5 * count))
-    return shapes[best], cov
+    return cov
 
 
 def _residuals(
@@ -282,5 +337,5 @@ def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array
     squares = (weight * block.count * (block.y - p) ** 2 / block.noise_factor(p)).sum((1, 2))
     jobs = normal.sum(1)
     free = np.maximum(weight.sum((1, 2)) - jobs - np.minimum(3, jobs * 2), 0.3 * weight.sum((1, 2)))
-    prior = np.exp(2 * PRIOR_MEAN[4])
+    prior = np.exp(2 * block.ln_noise)
     return np.asarray(0.5 * np.log((_NOISE_DOF * prior + squares) / (_NOISE_DOF + free)))

@@ -16,6 +16,8 @@ from scipy.stats import qmc
 
 from batchscout.search.belief import law
 from batchscout.search.belief.curve_shape import (
+    PRIOR_MEAN,
+    PRIOR_SD,
     STEP,
     CurveBlock,
     ShapeEnsemble,
@@ -33,6 +35,8 @@ NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
 UNFALLEN_PRICE, CONFIRMED_PRICE = 2.0, 8.0  # nats against calling a job diverged before it has fallen
+PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
+EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
 
@@ -93,8 +97,36 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
         k = len(r.score)
         ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count
         ln_n[j, k:] = r.ln_samples[-1]
-    wandering = np.array([ln_wandering(r.ln_samples, (r.score - start) / scale, r.count) for r in records])
-    return CurveBlock(ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction)
+    ln_noise, ln_noise_sd = _noise_of(records, scale)
+    wandering = np.array([
+        ln_wandering(r.ln_samples, (r.score - start) / scale, r.count, float(np.exp(ln_noise))) for r in records
+    ])  # fmt: skip
+    return CurveBlock(
+        ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise, ln_noise_sd,
+    )  # fmt: skip
+
+
+def _noise_of(records: Sequence[JobRecord], scale: float) -> tuple[float, float]:
+    """ln of the noise of one evaluation, in units of the rise, and its sd: the prior's, moved by the curves' jitter.
+
+    Without it a noise far from the prior's makes every curve look odd, and odd curves teach no noise.
+    """
+    free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
+    seen = np.log(np.maximum([r.jitter for r in records], 1e-9) / scale)
+    weight = free.sum() / PRIOR_EVALUATIONS
+    mean = (PRIOR_MEAN[4] + weight * float(free @ seen) / max(free.sum(), 1e-9)) / (1 + weight)
+    return float(max(mean, LEAST_LN_NOISE)), float(max(PRIOR_SD[4] / np.sqrt(1 + weight), 0.25))
+
+
+def _partings(records: Sequence[JobRecord]) -> Array:
+    """(M, J) the ways in which an edge lr ~ B^a parts the jobs, none beyond it among them; who arrived is below."""
+    may = np.array([not r.is_reached for r in records])
+    ln_b, ln_lr = np.log([r.batch_size for r in records]), np.log([r.lr for r in records])
+    ways = {tuple(np.zeros(len(records)))}
+    for a in EDGE_EXPONENTS:
+        rank = np.round(ln_lr - a * ln_b, 6)
+        ways |= {tuple((may & (rank >= edge)).astype(float)) for edge in rank}
+    return np.array(sorted(ways))
 
 
 @lru_cache(maxsize=8)

@@ -32,6 +32,7 @@ class JobRecord:
     ln_crossing ln of the samples at which a reached job first passed the target, else None
     is_done     the job cannot be continued
     flicker     sd of one evaluation as its neighbours show it: median of |differences|, 0 from fewer than four
+    jitter      sd of one evaluation as second differences show it, a steady rise left out; 0 from fewer than five
     weight      of its evidence on the law: less than 1 where it may come from another world
     """
 
@@ -51,6 +52,7 @@ class JobRecord:
     updates: int
     seconds: float
     flicker: float = 0.0
+    jitter: float = 0.0
     weight: float = 1.0
 
     @property
@@ -106,7 +108,7 @@ def record_of(job: JobObservation, target: Target, evaluations: int | None = Non
     )
     return JobRecord(
         key, job.job_id, job.point.batch_size, job.point.lr, job.seed, job.outcome, ln_n, score, count, top, last,
-        crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds, _flicker(y),
+        crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds, _flicker(y), _jitter(y),
     )  # fmt: skip
 
 
@@ -128,6 +130,12 @@ def _flicker(score: Array) -> float:
     if len(score) < 4:
         return 0.0
     return float(np.median(np.abs(np.diff(score))) / (0.6745 * np.sqrt(2.0)))
+
+
+def _jitter(score: Array) -> float:
+    if len(score) < 5:
+        return 0.0
+    return float(np.median(np.abs(np.diff(score, 2))) / (0.6745 * np.sqrt(6.0)))
 
 
 def _highest_pair(score: Array) -> float:

@@ -14,20 +14,21 @@ from batchscout.search.belief.records import JobRecord
 
 Array = NDArray[np.float64]
 
-# the walk's sd per unit of ln samples, and the noise of one evaluation, both in units of (target - start)
-_DRIFT, _NOISE = (a.ravel() for a in np.meshgrid([0.12, 0.4, 1.0], [0.015, 0.03, 0.06]))
+# the walk's sd per unit of ln samples in units of (target - start); the noise of one evaluation, as a share of what
+# is expected
+_DRIFT, _NOISE = (a.ravel() for a in np.meshgrid([0.12, 0.4, 1.0], [0.5, 1.0, 2.0]))
 START_MEAN, START_SD = 0.1, 0.3
 FALLEN_EVALUATIONS, FALLEN_SDS, FALLEN_SHARE = 4, 4.0, 0.1
 
 
-def ln_wandering(ln_samples: Array, level: Array, count: Array) -> float:
+def ln_wandering(ln_samples: Array, level: Array, count: Array, noise: float) -> float:
     """ln marginal likelihood of (b,) scaled scores, averaged over drift and noise (Kalman filter, wide start)."""
     mean, var = np.full(_DRIFT.shape, START_MEAN), np.full(_DRIFT.shape, START_SD**2)
     total = np.zeros(_DRIFT.shape)
     for i, (y, c) in enumerate(zip(level, count, strict=True)):
         if i:
             var = var + _DRIFT**2 * max(ln_samples[i] - ln_samples[i - 1], 1e-3)
-        spread = var + _NOISE**2 / c
+        spread = var + (noise * _NOISE) ** 2 / c
         total -= 0.5 * (np.log(2 * np.pi * spread) + (y - mean) ** 2 / spread)
         gain = var / spread
         mean, var = mean + gain * (y - mean), var * (1 - gain)

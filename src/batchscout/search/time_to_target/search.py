@@ -21,7 +21,7 @@ from batchscout.search.protocol import (
 from batchscout.search.time_to_target.choice import Choice, choose
 from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state, state_key
-from batchscout.search.time_to_target.watch import Outlook, look_at
+from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_at
 
 TOGETHER = 3
 """Later probes in one allocation, at most: each makes the others worth less."""
@@ -78,6 +78,9 @@ class TimeToTargetSearch:
         if job.kind == "verify":
             return None
         is_suspect = outlook.lost > s.suspect
+        is_suspect = is_suspect or (
+            self._contends(job, record, outlook, belief) and not is_sheltered(record, belief, s.confirmed)
+        )
         if is_suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
             return None
         if outlook.known_sd < s.known_sd and outlook.risen > s.least_risen:
@@ -144,6 +147,13 @@ class TimeToTargetSearch:
         ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
         patience = np.log(self.settings.hopeless) + (0.6 if job.kind == "verify" else 0.0)
         return float(outlook.weight[ln_seconds > self._bar(belief, job) + patience].sum())
+
+    def _contends(self, job: JobObservation, record: JobRecord, outlook: Outlook, belief: State) -> bool:
+        """Whether the job may be about as fast as the best of the others."""
+        if belief.posterior.evidence is None:
+            return True
+        ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
+        return bool(outlook.weight[ln_seconds < self._bar(belief, job)].sum() > self.settings.contends)
 
     def _is_over(self, state: State, job: JobObservation) -> bool:
         best = state.points[state.best]

@@ -16,6 +16,7 @@ class Settings:
     suspect         a job that diverges with at least this probability is watched for longer
     seen            how far up the rise a job must be to set the bar for others
     confirmed       how far up the rise such a job is watched
+    contends        … and so is one that beats all others with this probability, while none at so high an lr came so far
     end_regret      the sweep ends when the expected regret, as a share of the tolerance, is below this …
     end_bad         … or when the probability of losing more than twice the tolerance is
     fantasies       imagined results per candidate
@@ -32,6 +33,7 @@ class Settings:
     suspect: float = 0.2
     seen: float = 0.15
     confirmed: float = 0.65
+    contends: float = 0.5
     end_regret: float = 0.4
     end_bad: float = 0.08
     fantasies: int = 24

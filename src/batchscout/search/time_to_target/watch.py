@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchscout.search.belief import law
-from batchscout.search.belief.curve_shape import STEP, CurveBlock, lattice, ln_likelihood, ln_mass
+from batchscout.search.belief.curve_shape import STEP, lattice, ln_likelihood, ln_mass
 from batchscout.search.belief.posterior import FAR_SD, Posterior, curve_block, divergence
 from batchscout.search.belief.records import JobRecord
 from batchscout.search.belief.wandering import has_fallen
+from batchscout.search.time_to_target.state import State
 
 Array = NDArray[np.float64]
 
@@ -43,10 +44,7 @@ def look_at(
     evidence = belief.evidence
     known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
     block = curve_block([*known, record], target_score, is_fraction)
-    own = CurveBlock(
-        block.ln_n[-1:], block.y[-1:], block.count[-1:], block.ln_wandering[-1:], block.ln_last[-1:],
-        block.scale, block.start, block.is_fraction,
-    )  # fmt: skip
+    own = block.last()
     z = lattice(own)
     like = ln_likelihood(own, shapes, z)[0]
     batch, lr2 = np.array([float(record.batch_size)]), np.array([np.log2(record.lr)])
@@ -68,6 +66,26 @@ def look_at(
     return Outlook(
         z, weight, _known_sd(like, z, per_shape), (record.last - own.start) / own.scale, fallen, lost
     )
+
+
+def is_sheltered(record: JobRecord, others: State, confirmed: float) -> bool:
+    """Whether a job at least as likely to diverge has come most of the way up.
+
+    Jobs that diverge rise first, and faster than those that get there: until one has come far, the fastest of all may
+    be one of them. The highest lr that a batch size bears grows with it, between its fourth root and its power 3/4.
+    """
+    evidence = others.posterior.evidence
+    if evidence is None:
+        return False
+    block = evidence.block
+    for r, fallen in zip(evidence.records, evidence.fallen, strict=True):
+        has_come = r.is_reached or (
+            r.evaluations >= 3 and not fallen and (r.last - block.start) / block.scale > confirmed
+        )
+        ratio = record.batch_size / r.batch_size
+        if has_come and r.lr * ratio ** (0.25 if ratio > 1 else 0.75) >= 0.99 * record.lr:
+            return True
+    return False
 
 
 def _place(
