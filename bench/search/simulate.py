@@ -36,7 +36,10 @@ class PlayedCurve:
 
 @dataclass
 class PlayedJob:
-    """One job as it runs: `done` evaluations of its record have been seen."""
+    """One job as it runs: `done` evaluations of its record have been seen.
+
+    asked  why it is to stop, said while another job ended; obeyed at its next evaluation, as in a replay
+    """
 
     job_id: str
     proposal: Proposal
@@ -44,6 +47,7 @@ class PlayedJob:
     done: int = 0
     outcome: Outcome = Outcome.RUNNING
     reason: str = ""
+    asked: str | None = None
     _seen: tuple[Any, JobObservation] | None = None
 
     def observation(self) -> JobObservation:
@@ -182,10 +186,10 @@ def play(
             job.outcome = Outcome(job.record["status"])
         else:
             start = time.perf_counter()
-            reason = search.stop(job.observation(), [j.observation() for j in jobs])
+            reason = job.asked or search.stop(job.observation(), [j.observation() for j in jobs])
             wall += time.perf_counter() - start
             if reason is not None:
-                job.outcome, job.reason = Outcome.STOPPED, reason
+                job.outcome, job.reason, job.asked = Outcome.STOPPED, reason, None
             else:
                 count += 1
                 heapq.heappush(events, (now + job.next_seconds(), count, job))
@@ -196,6 +200,9 @@ def play(
                     f"at {job.observation().seconds / world.best:.2f}"
                     f" score {job.record['score'][job.done - 1]:.2f}: {job.reason}"
                 )
+            for other in jobs:
+                if other.outcome is Outcome.RUNNING and other.asked is None:
+                    other.asked = search.stop(other.observation(), [j.observation() for j in jobs])
             said = search.recommend([j.observation() for j in jobs])
             recommendations.append((spent, said.point if said else None))
     said = search.recommend([j.observation() for j in jobs])

@@ -188,7 +188,7 @@ class Controller:
         asked = self._jobs if news.ended else news.evaluated
         observations: list[JobObservation] | None = None
         for watched in asked:
-            if not watched.record.is_submitted or watched.record.stop is not None or watched.curve is None:
+            if not watched.record.is_submitted or watched.record.stop is not None:
                 continue
             observations = observations or self._choice.observations()
             reason = self._search.stop(watched.observation(), observations)

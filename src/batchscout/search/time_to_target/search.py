@@ -57,10 +57,14 @@ class TimeToTargetSearch:
         return self._proposal(state, choice)
 
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
-        if job.kind == "probe" or job.curve is None:
+        if job.kind == "probe":
             return None
         s = self.settings
         is_alone = self.context.slots == 1
+        if not is_alone and self._is_over(self._state(jobs), job):
+            return "the recommendation is settled without it"
+        if job.curve is None:
+            return None
         belief = self._state([j for j in jobs if j.job_id != job.job_id] if is_alone else jobs)
         record = record_of(job, self.context.target)
         if record.evaluations < 2:
@@ -73,8 +77,6 @@ class TimeToTargetSearch:
         late = self._late(job, record, outlook, belief)
         if late > s.hopeless_sure:
             return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
-        if not is_alone and self._is_over(belief, job):
-            return "the recommendation is settled without it"
         if job.kind == "verify":
             return None
         is_suspect = outlook.lost > s.suspect
