@@ -114,12 +114,10 @@ class NewGpuSearch(TimeToTargetSearch):
         if is_first or self._is_settled(state):
             return self._verify(state)
         rng = np.random.default_rng([self.context.seed, len(jobs), sum(r.evaluations for r in state.records)])
-        choice = choose(state, self.settings, rng)
+        choice = choose(state, self.settings, rng, self._may_go_on)
         if choice is None or choice.gain < WORTH * choice.cost:
             return self._verify(state)
-        point = state.points[choice.index]
-        words = f"expected to lower the regret by {choice.gain:.1%} for {choice.cost:.2f} best-times"
-        return Proposal("run", point, state.seeds_left(point)[0], words)
+        return self._proposal(state, choice)
 
     def _is_settled(self, state: State) -> bool:
         """The recommendation is as good as the tolerance asks, given that it does not diverge."""

@@ -170,7 +170,7 @@ def normality(block: CurveBlock, mass: Array) -> Array:
     joint, odd_below, odd_beyond = _by_edge(block, mass)
     weight = np.exp(joint - joint.max(0))
     share = block.beyond.T @ (weight / weight.sum(0))  # (J, K) probability of lying beyond the edge
-    return np.clip(1 - (1 - share) * odd_below - share * odd_beyond, 0.0, 1.0)
+    return np.asarray(np.clip(1 - (1 - share) * odd_below - share * odd_beyond, 0.0, 1.0))
 
 
 def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble:

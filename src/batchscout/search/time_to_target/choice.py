@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,10 +61,18 @@ def is_grounded(state: State) -> bool:
     return any(h > 0.12 and ok and not f for h, ok, f in zip(risen, normal, evidence.fallen, strict=True))
 
 
-def choose(state: State, settings: Settings, rng: np.random.Generator) -> Choice | None:
-    """The best candidate, None where there is none."""
+def choose(
+    state: State, settings: Settings, rng: np.random.Generator, may_go_on: Callable[[State, JobRecord], bool]
+) -> Choice | None:
+    """The best candidate, None where there is none.
+
+    may_go_on  false of a stopped job that would be stopped again at once
+    """
     found = candidates(state, settings, rng)
-    return max(found, key=lambda c: (c.rate, -c.index), default=None)
+    for choice in sorted(found, key=lambda c: (-c.rate, c.index)):
+        if choice.resume is None or may_go_on(state, choice.resume):
+            return choice
+    return None
 
 
 def candidates(state: State, settings: Settings, rng: np.random.Generator) -> list[Choice]:

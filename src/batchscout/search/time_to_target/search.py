@@ -13,6 +13,7 @@ from batchscout.search.belief import Belief, JobRecord, record_of
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
+    Kind,
     Point,
     Proposal,
     Recommendation,
@@ -49,7 +50,7 @@ class TimeToTargetSearch:
             return probe
         if self._is_settled(state):
             return self._confirm(state)
-        choice = choose(state, self.settings, self._rng(state))
+        choice = choose(state, self.settings, self._rng(state), self._may_go_on)
         if choice is None:
             return None if state.running else Finished("every allowed point has been tried")
         if state.running_jobs and choice.gain < self.settings.worth * choice.cost:
@@ -123,6 +124,14 @@ class TimeToTargetSearch:
         if choice.resume is not None:
             return Proposal("run", point, choice.resume.seed, words, resume=choice.resume.job_id)
         return Proposal("run", point, state.seeds_left(point)[0], words)
+
+    def _may_go_on(self, state: State, record: JobRecord, kind: Kind = "run") -> bool:
+        """Whether a stopped job would not be stopped again at once, with what it has shown by now."""
+        going = [
+            replace(j, outcome=Outcome.RUNNING, reason="", kind=kind) if j.job_id == record.job_id else j
+            for j in state.jobs
+        ]
+        return self.stop(next(j for j in going if j.job_id == record.job_id), going) is None
 
     def _stopped(self, job: JobObservation, jobs: Sequence[JobObservation]) -> State:
         """As if the job were stopped now, or at its last milestone."""
@@ -292,9 +301,12 @@ class TimeToTargetSearch:
             )
         if any(j.point == point for j in state.running_jobs):
             return None
-        stopped = [r for r in here if r.outcome is Outcome.STOPPED]
+        stopped = sorted((r for r in here if r.outcome is Outcome.STOPPED), key=lambda r: -r.seconds)
         words = "the recommendation, run to the target"
-        if stopped:
-            job = max(stopped, key=lambda r: r.seconds)
+        seeds = state.seeds_left(point)
+        job = next((r for r in stopped if self._may_go_on(state, r, "verify")), None) or (
+            None if seeds else stopped[0]
+        )
+        if job is not None:
             return Proposal("verify", point, job.seed, words, resume=job.job_id)
-        return Proposal("verify", point, state.seeds_left(point)[0], words)
+        return Proposal("verify", point, seeds[0], words)
