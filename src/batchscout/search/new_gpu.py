@@ -92,7 +92,13 @@ class NewGpuSearch(TimeToTargetSearch):
     ) -> None:
         super().__init__(context, settings)
         self.carried = tuple(
-            replace(record, key=("carried", *record.key), seconds=0.0, updates=0)
+            replace(
+                record,
+                key=("carried", *record.key),
+                job_id=f"carried {record.job_id}",
+                seconds=0.0,
+                updates=0,
+            )
             for job in carried
             if job.kind != "probe"
             and job.outcome not in (Outcome.FAILED, Outcome.CANCELLED, Outcome.INFEASIBLE)
