@@ -94,7 +94,10 @@ class PlayedJob:
 
 @dataclass
 class Played:
-    """What one search did on one world; cost and elapsed in the world's best expected time."""
+    """What one search did on one world; cost and elapsed in the world's best expected time.
+
+    off     true over stated time-to-target at the recommendation;  tied  the best batch size is among its near ties
+    """
 
     world: str
     family: str
@@ -109,6 +112,8 @@ class Played:
     stated: tuple[float, float] | None
     covered: bool | None
     finished: str
+    off: float | None = None
+    tied: bool = False
     history: list[str] = field(default_factory=list)
 
 
@@ -218,6 +223,8 @@ def play(
     return Played(
         world.name, world.family, spent / world.best, now / world.best, regret, len(jobs), probe_cost / world.best,
         good, wall, decisions, stated, covered, ended,
+        true / said.time_to_target if said and true and said.time_to_target else None,
+        bool(said and min(world.truth, key=lambda p: world.truth[p])[0] in said.near_ties),
         [
             f"{j.proposal.kind} B={j.proposal.point.batch_size} lr={j.proposal.point.lr:g} s{j.proposal.seed} "
             f"{j.observation().seconds / world.best:.2f} {j.outcome} {j.reason}" for j in jobs

@@ -24,6 +24,8 @@ from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state, state_key
 from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_at
 
+TIE = 0.05
+"""A batch size that is faster than the recommended one with at least this probability cannot be told from it."""
 TOGETHER = 3
 """Later probes in one allocation, at most: each makes the others worth less."""
 
@@ -101,10 +103,17 @@ class TimeToTargetSearch:
         ln_t = view.ln_seconds[:, best]
         low, middle, high = np.exp(np.quantile(ln_t, [0.05, 0.5, 0.95]))
         samples = float(np.exp(np.median(view.ln_samples[:, best])))
-        winner = view.batch[np.argmin(np.where(view.diverges < 0.5, view.ln_seconds, np.inf), axis=1)]
+        usable = np.where((view.diverges < 0.5) & state.allowed, view.ln_seconds, np.inf)
+        winner = view.batch[np.argmin(usable, axis=1)]
+        faster = {
+            b: float((usable[:, view.batch == b].min(1) < ln_t).mean())
+            for b in state.batch_sizes
+            if b != point.batch_size
+        }
+        ties = sorted([point.batch_size, *(b for b, p in faster.items() if p >= TIE)])
         return Recommendation(
             point, float(middle), (float(low), float(high)), samples, samples / float(middle),
-            near_ties=(point.batch_size,), probability_best=float((winner == point.batch_size).mean()),
+            near_ties=tuple(ties), probability_best=float((winner == point.batch_size).mean()),
             expected_regret=float(view.mean_regret[best]),
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ class Settings:
     probe_share     of a job that a probe may cost
     """
 
-    known_sd: float = 0.06
+    known_sd: float = 0.09
     least_risen: float = 0.1
     lost_evaluations: int = 2
     hopeless: float = 1.4
@@ -34,8 +34,8 @@ class Settings:
     seen: float = 0.15
     confirmed: float = 0.65
     contends: float = 0.5
-    end_regret: float = 0.4
-    end_bad: float = 0.08
+    end_regret: float = 0.6
+    end_bad: float = 0.12
     fantasies: int = 24
     candidates: int = 40
     probe_share: float = 0.02

@@ -1,0 +1,171 @@
+"""The belief held against closed forms and made-up sweeps whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.search.jobs import job
+
+from batchscout.measure.curve import Curve
+from batchscout.measure.outcome import Outcome
+from batchscout.measure.target import Target
+from batchscout.search.belief import Belief, JobRecord, law, record_of
+from batchscout.search.belief.curve_shape import height
+from batchscout.search.belief.law import LawPrior
+from batchscout.search.belief.posterior import curve_block
+from batchscout.search.protocol import JobObservation, Point, Space
+
+TARGET = Target(score=0.8)
+LRS = tuple(2.5e-6 * 2.0**k for k in range(9))
+BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048)
+SPACE = Space(
+    BATCH_SIZES, LRS, seeds=3, points=tuple(Point(b, lr) for b in BATCH_SIZES for lr in LRS), available=None
+)
+START, CEILING, WIDTH = 0.12, 0.93, 0.38
+
+
+def true_samples(batch_size: int, lr: float) -> float:
+    """McCandlish's hyperbola, S_min = 30,000, B_crit = 800; the best lr grows with the root of the batch size."""
+    off = np.log2(lr / 4e-5) - 0.5 * np.log2(batch_size / 256)
+    return float(30_000 * (1 + batch_size / 800) * (1 + 0.2 * off**2))
+
+
+def rising(
+    batch_size: int, lr: float, *, upto: float, prompts: int = 500, seed: int = 0, every: int = 2000
+) -> JobObservation:
+    """A job stopped at `upto` of its samples-to-target, its score a logistic in ln samples, counted on prompts."""
+    rng = np.random.default_rng([batch_size, round(lr * 1e9), seed])
+    total = true_samples(batch_size, lr)
+    n = np.arange(1, int(upto * total / every) + 1) * every
+    share = (TARGET.score - START) / (CEILING - START)
+    p = START + (CEILING - START) / (1 + np.exp(-(np.log(n / total) / WIDTH + np.log(share / (1 - share)))))
+    scores = tuple(float(s) for s in rng.binomial(prompts, p) / prompts)
+    return job(
+        batch_size, lr, seed, outcome="stopped", scores=scores, samples=every, seconds=0.01 * len(n) * every
+    )
+
+
+def believe(jobs: list[JobObservation], seed: int = 0) -> tuple[Belief, list[JobRecord]]:
+    return Belief(SPACE, TARGET, seed), [record_of(j, TARGET) for j in jobs]
+
+
+@lru_cache(maxsize=8)
+def _believed(jobs: tuple[JobObservation, ...], seed: int) -> tuple[Belief, list[JobRecord]]:
+    return believe(list(jobs), seed)
+
+
+def ln_samples_of(jobs: list[JobObservation], at: JobObservation, seed: int = 0) -> np.ndarray:
+    """(P,) ln S at the point of a job, as believed after all jobs."""
+    belief, records = _believed(tuple(jobs), seed)
+    b, lr2 = np.array([float(at.point.batch_size)]), np.array([np.log2(at.point.lr)])
+    return belief.posterior(records).ln_samples(b, lr2)[0][:, 0]
+
+
+@settings(deadline=None)
+@given(
+    st.floats(-0.2, 0.4), st.floats(0.02, 1.0), st.floats(0.1, 1.5), st.floats(0.3, 3.0), st.floats(-4.0, 2.0)
+)
+def test_a_shape_meets_the_target_at_its_samples_and_never_falls(
+    lo: float, gap: float, w: float, nu: float, u: float
+) -> None:
+    shape = np.array([lo, np.log(gap), np.log(w), np.log(nu), -3.0])
+    assert height(shape, np.array(0.0)) == pytest.approx(1.0, abs=1e-9)
+    assert height(shape, np.array(u)) <= height(shape, np.array(u + 0.1)) + 1e-12
+
+
+def test_the_law_is_mccandlish_s_hyperbola_where_nothing_else_is_at_work() -> None:
+    """An Empirical Model of Large-Batch Training (2018), eq. 2.11: S / S_min = 1 + B / B_crit."""
+    prior = LawPrior(16, 4096, -19, -11)
+    x = np.zeros((1, law.SIZE))
+    x[0, law.S_MIN], x[0, law.B_CRIT] = np.log(30_000), np.log(800)
+    x[0, law.SMALL], x[0, law.CURVATURE], x[0, law.TURN] = -40.0, np.log(0.2), np.log(1500)
+    batch = np.array([16.0, 128.0, 800.0, 4096.0])
+    best = prior.log2_best_lr(x, np.log(batch)[None])[0]
+    level, distance = prior.ln_samples(x, batch, best)
+    assert np.exp(level[0]) == pytest.approx(30_000 * (1 + batch / 800), rel=1e-9)
+    assert distance == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_partial_curves_tell_the_samples_of_jobs_that_never_arrived(seed: int) -> None:
+    jobs = [rising(b, lr, upto=0.6) for b, lr in [(64, LRS[3]), (256, LRS[4]), (1024, LRS[5]), (256, LRS[2])]]
+    for one in jobs:
+        told = ln_samples_of(jobs, one, seed)
+        true = np.log(true_samples(one.point.batch_size, one.point.lr))
+        assert told.std() < 0.3
+        assert abs(np.median(told) - true) < 2.5 * told.std()
+
+
+def recorded(name: str) -> list[tuple[JobObservation, float | None]]:
+    """Jobs stopped early, each with its true samples-to-target (None: it diverges later)."""
+    rows = json.loads((Path(__file__).parents[1] / "recordings" / "search_curves.json").read_text())[name]
+    return [
+        (
+            JobObservation(
+                f"{i:03d}", "run", Point(r["batch_size"], r["lr"]), r["seed"], Outcome.STOPPED, "",
+                Curve.from_recorded(r), r["seconds"][-1],
+            ),
+            r["true_samples"],
+        )
+        for i, r in enumerate(rows)
+    ]  # fmt: skip
+
+
+def test_jobs_that_diverge_together_do_not_bend_the_shape_of_the_others() -> None:
+    """Five of nine rose fast, beyond one edge of the lr, and were stopped before they fell."""
+    jobs = [one for one, _ in recorded("together")]
+    for one, true in recorded("together"):
+        if true is not None:
+            assert abs(np.median(ln_samples_of(jobs, one)) - np.log(true)) < 0.4
+    belief, records = believe(jobs)
+    lost = [one.point for one, true in recorded("together") if true is None]
+    batch, lr2 = np.array([float(p.batch_size) for p in lost]), np.log2([p.lr for p in lost])
+    assert (belief.posterior(records).ln_samples(batch, lr2)[1].mean(0) > 0.5).all()
+
+
+def test_a_noise_far_from_the_usual_does_not_make_a_job_look_odd() -> None:
+    """128 prompts and a short rise: one evaluation's noise is a tenth of the way up."""
+    ((one, true),) = recorded("coarse")
+    told = ln_samples_of([one], one)
+    assert true is not None
+    assert abs(np.median(told) - np.log(true)) < 0.4
+    assert told.std() < 0.6
+
+
+def test_the_noise_expected_is_that_of_the_curves() -> None:
+    """Binomial: sd of a share p of n prompts is sqrt(p (1 - p) / n), at most 0.5 / sqrt(n)."""
+    jobs = [rising(b, LRS[4], upto=0.9, prompts=60, every=500) for b in (128, 256, 512)]
+    block = curve_block([record_of(j, TARGET) for j in jobs], TARGET.score, True)
+    expected = 0.42 / np.sqrt(60) / block.scale
+    assert np.exp(block.ln_noise) == pytest.approx(expected, rel=0.35)
+
+
+def test_evaluating_twice_as_often_moves_no_job() -> None:
+    """How often a job is evaluated says nothing of its samples."""
+    points = [(64, LRS[3]), (256, LRS[4]), (1024, LRS[5])]
+    often = [rising(b, lr, upto=0.6, every=1000, prompts=2000) for b, lr in points]
+    seldom = [rising(b, lr, upto=0.6, every=2000, prompts=2000) for b, lr in points]
+    for a, b in zip(often, seldom, strict=True):
+        first, second = ln_samples_of(often, a), ln_samples_of(seldom, b)
+        assert abs(np.median(first) - np.median(second)) < 0.2
+
+
+def test_equal_jobs_give_an_equal_belief_in_a_fresh_instance() -> None:
+    jobs = [rising(b, lr, upto=0.5) for b, lr in [(64, LRS[3]), (256, LRS[4])]]
+    used, records = believe(jobs)
+    used.posterior(records[:1])
+    fresh, same = believe(jobs)
+    assert np.array_equal(used.posterior(records).x, fresh.posterior(same).x)
+
+
+def test_a_job_that_arrived_is_known_by_its_crossing() -> None:
+    whole = rising(256, LRS[4], upto=1.15, prompts=2000)
+    reached = job(256, LRS[4], outcome="reached", scores=tuple(whole.curve.score), samples=2000)  # type: ignore[union-attr]
+    told = ln_samples_of([reached], reached)
+    assert np.median(told) == pytest.approx(np.log(true_samples(256, LRS[4])), abs=0.12)
