@@ -24,6 +24,8 @@ from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state, state_key
 from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_at
 
+INEXACT = 0.06
+"""sd of ln S between the world and any law of the family, where they agree at the points that were run."""
 TIE = 0.05
 """A batch size that is faster than the recommended one with at least this probability cannot be told from it."""
 TOGETHER = 3
@@ -75,7 +77,8 @@ class TimeToTargetSearch:
         outlook = self._outlook(record, belief)
         if outlook.is_fallen:
             return "its score has fallen: it diverges"
-        if outlook.lost > 0.97 and record.evaluations >= s.lost_evaluations:
+        # a recommendation is refuted by its fall only: its own curve may be what the others are judged by
+        if outlook.lost > 0.97 and record.evaluations >= s.lost_evaluations and job.kind != "verify":
             return "its curve is not that of a job that gets there"
         late = self._late(job, record, outlook, belief)
         if late > s.hopeless_sure:
@@ -101,7 +104,11 @@ class TimeToTargetSearch:
         view, best = state.prospects, state.best
         point = state.points[best]
         ln_t = view.ln_seconds[:, best]
-        low, middle, high = np.exp(np.quantile(ln_t, [0.05, 0.5, 0.95]))
+        ln_low, ln_middle, ln_high = np.quantile(ln_t, [0.05, 0.5, 0.95])
+        more = 1.645 * self._misfit(state, point, float(np.median(view.ln_samples[:, best])))
+        low = np.exp(ln_middle - np.hypot(ln_middle - ln_low, more))
+        high = np.exp(ln_middle + np.hypot(ln_high - ln_middle, more))
+        middle = np.exp(ln_middle)
         samples = float(np.exp(np.median(view.ln_samples[:, best])))
         usable = np.where((view.diverges < 0.5) & state.allowed, view.ln_seconds, np.inf)
         winner = view.batch[np.argmin(usable, axis=1)]
@@ -116,6 +123,12 @@ class TimeToTargetSearch:
             near_ties=tuple(ties), probability_best=float((winner == point.batch_size).mean()),
             expected_regret=float(view.mean_regret[best]),
         )  # fmt: skip
+
+    def _misfit(self, state: State, point: Point, ln_samples: float) -> float:
+        """sd of ln T that no draw of the law shows: that a law is only so exact, and how far the jobs that arrived at
+        the point are from it."""
+        arrived = [r.ln_crossing for r in state.at(point) if r.ln_crossing is not None]
+        return float(np.hypot(INEXACT, np.mean(arrived) - ln_samples if arrived else 0.0))
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
