@@ -74,7 +74,7 @@ class LawPrior:
     def _gaussians(self) -> tuple[tuple[int, float, float], ...]:
         return (
             (LR, self.lr_middle, self.lr_sd), (ALPHA, 0.5, 0.25), (TURN, np.log(1500.0), 1.5),
-            (CURVATURE, np.log(0.2), 0.7), (TILT, 0.2, 0.45), (NOISE, np.log(0.06), 0.5),
+            (CURVATURE, np.log(0.2), 0.7), (TILT, 0.2, 0.45), (NOISE, np.log(0.09), 0.5),
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:

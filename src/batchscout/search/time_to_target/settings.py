@@ -34,8 +34,8 @@ class Settings:
     seen: float = 0.15
     confirmed: float = 0.65
     contends: float = 0.5
-    end_regret: float = 0.6
-    end_bad: float = 0.12
+    end_regret: float = 0.4
+    end_bad: float = 0.08
     fantasies: int = 24
     candidates: int = 40
     probe_share: float = 0.02
