@@ -197,10 +197,8 @@ def _draw_job(
     updates_each = max(1, int(np.ceil(spacing / batch)))
     turn = np.exp(rng.uniform(np.log(0.1), np.log(0.8)))
     # a bump stays below the target: a job that arrives there has arrived, whatever comes after
-    height, scale = (
-        min(rng.uniform(0.05, 0.5), 0.85 * (target - low)),
-        smin * np.exp(rng.uniform(np.log(0.05), np.log(0.5))),
-    )
+    height = min(rng.uniform(0.05, 0.5), 0.85 * (target - low))
+    scale = smin * np.exp(rng.uniform(np.log(0.05), np.log(0.5)))
     fall = rng.uniform(0.35, 1.0)
     n, clock, drift = 0, 0.0, 0.0
     samples, seconds, sampling, score = [], [], [], []

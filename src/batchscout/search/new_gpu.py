@@ -119,8 +119,7 @@ class NewGpuSearch(TimeToTargetSearch):
         is_first = not any(j.kind != "probe" for j in state.jobs)
         if is_first or self._is_settled(state):
             return self._verify(state)
-        rng = np.random.default_rng([self.context.seed, len(jobs), sum(r.evaluations for r in state.records)])
-        choice = choose(state, self.settings, rng, self._may_go_on)
+        choice = choose(state, self.settings, self._rng(state), self._may_go_on)
         if choice is None or choice.gain < WORTH * choice.cost:
             return self._verify(state)
         return self._proposal(state, choice)
@@ -195,8 +194,7 @@ class NewGpuSearch(TimeToTargetSearch):
             return True
         evidence = state.posterior.evidence
         assert evidence is not None, "asked only where something is carried"
-        risen = (record.top - evidence.block.start) / evidence.block.scale
-        return record.outcome is Outcome.STOPPED and risen > RISEN
+        return record.outcome is Outcome.STOPPED and evidence.block.risen(record.top) > RISEN
 
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
         """A verifying run ends once its samples are known: as early as the risk that it diverges allows."""

@@ -147,7 +147,11 @@ class Search(Protocol):
         """The next job for a free slot; None: wait for a running one; Finished: nothing more to do."""
 
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
-        """Why `job` (running) should be stopped now, in words, or None. Called after each new evaluation."""
+        """Why `job` (running) should be stopped now, in words, or None.
+
+        Called after each new evaluation, and when a job ends about all others that run, also about those
+        that have no curve yet.
+        """
 
     def recommend(self, jobs: Sequence[JobObservation]) -> Recommendation | None:
         """The best setting as of now, or None where nothing supports one."""

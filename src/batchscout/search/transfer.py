@@ -196,7 +196,7 @@ def own_samples(belief: Belief, posterior: Posterior, record: JobRecord) -> tupl
     if evidence is None or record.outcome is Outcome.DIVERGED:
         return None
     block = curve_block([*evidence.records, record], belief.target_score, evidence.block.is_fraction)
-    if (record.top - block.start) / block.scale < CHECK_RISEN:
+    if block.risen(record.top) < CHECK_RISEN:
         return None
     alone = block.last()
     z = lattice(alone)

@@ -11,7 +11,7 @@ sampled by adaptive importance sampling on the exact marginal likelihood, in whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,14 @@ class CurveBlock:
 
     def last(self) -> CurveBlock:
         """The last job alone, on the same scale."""
-        return CurveBlock(
-            self.ln_n[-1:], self.y[-1:], self.count[-1:], self.ln_wandering[-1:], self.ln_last[-1:],
-            self.scale, self.start, self.is_fraction, np.zeros((1, 1)),
-            self.ln_noise, self.ln_noise_sd,
+        return replace(
+            self, ln_n=self.ln_n[-1:], y=self.y[-1:], count=self.count[-1:], ln_wandering=self.ln_wandering[-1:],
+            ln_last=self.ln_last[-1:], beyond=np.zeros((1, 1)),
         )  # fmt: skip
+
+    def risen(self, score: float) -> float:
+        """Share of the way from the untrained score to the target at a raw score."""
+        return (score - self.start) / self.scale
 
     def ln_prior(self, shapes: Array) -> Array:
         """(K,) up to a constant."""
@@ -152,22 +155,29 @@ def ln_evidence(block: CurveBlock, shapes: Array, mass: Array) -> Array:
     """
     return np.asarray(
         block.ln_prior(shapes)
-        + np.logaddexp.reduce(_by_edge(block, mass)[0], axis=0)
+        + np.logaddexp.reduce(_joint(block, *_by_side(block, mass)), axis=0)
         - np.log(len(block.beyond))
     )
 
 
-def _by_edge(block: CurveBlock, mass: Array) -> tuple[Array, Array, Array]:
-    """(M, K) ln likelihood under each edge; (J, K) probability of being odd below and beyond it."""
+def _by_side(block: CurveBlock, mass: Array) -> tuple[Array, Array]:
+    """(J, K) ln likelihood of each job below the edge, and beyond it."""
     odd = block.ln_wandering[:, None]
     below, beyond = (np.logaddexp(np.log1p(-q) + mass, np.log(q) + odd) for q in (OUTLIER, BEYOND))
-    joint = below.sum(0) + block.beyond @ (beyond - below)
-    return joint, np.exp(np.log(OUTLIER) + odd - below), np.exp(np.log(BEYOND) + odd - beyond)
+    return below, beyond
+
+
+def _joint(block: CurveBlock, below: Array, beyond: Array) -> Array:
+    """(M, K) ln likelihood of all jobs under each edge."""
+    return np.asarray(below.sum(0) + block.beyond @ (beyond - below))
 
 
 def normality(block: CurveBlock, mass: Array) -> Array:
     """(J, K) probability that each job is of the common shape, the edge averaged over."""
-    joint, odd_below, odd_beyond = _by_edge(block, mass)
+    below, beyond = _by_side(block, mass)
+    odd = block.ln_wandering[:, None]
+    odd_below, odd_beyond = np.exp(np.log(OUTLIER) + odd - below), np.exp(np.log(BEYOND) + odd - beyond)
+    joint = _joint(block, below, beyond)
     weight = np.exp(joint - joint.max(0))
     share = block.beyond.T @ (weight / weight.sum(0))  # (J, K) probability of lying beyond the edge
     return np.asarray(np.clip(1 - (1 - share) * odd_below - share * odd_beyond, 0.0, 1.0))
@@ -184,10 +194,10 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         # a quarter of the draws twice as wide: the Gaussian's tails are not to be trusted
         wide = np.where(np.arange(len(e)) % 4 == 0, 2.0, 1.0)[:, None]
         shapes = np.empty((len(e), 5))
-        block_size = -(-len(e) // len(proposals))
+        each = -(-len(e) // len(proposals))
         for i, (centre, cov) in enumerate(proposals):
             root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(5)), dtype=np.float64)
-            mine = slice(i * block_size, (i + 1) * block_size)
+            mine = slice(i * each, (i + 1) * each)
             shapes[mine] = centre + (wide[mine] * e[mine]) @ root.T
             pool_ln_q.append((centre, root, float(len(shapes[mine]))))
         mass = ln_mass(ln_likelihood(block, shapes, z))

@@ -38,6 +38,7 @@ UNFALLEN_PRICE, CONFIRMED_PRICE = 2.0, 8.0  # nats against calling a job diverge
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
+CONFIRMED = 0.65
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
 
 
@@ -139,8 +140,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     """Evidence of all jobs that have a curve (at least one record with scores)."""
     block = curve_block(records, target, is_fraction)
     shape = fit_shapes(block, size=SHAPES, normals=_shape_normals(seed))
-    noise = float(np.median(np.exp(shape.shapes[:, 4]))) * block.scale
-    fallen = np.array([has_fallen(r, max(noise, 0.01 * block.scale), block.scale) for r in records])
+    fallen = np.array([is_fallen(r, shape.shapes, block) for r in records])
     like, mass, wandering = shape.ln_like, shape.ln_mass.copy(), block.ln_wandering
     like = like.copy()
     for j, r in enumerate(records):
@@ -155,7 +155,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
         table[level] = np.log(relative @ kernel + 1e-30)
     price = np.array([
         80.0 if r.is_reached else 0.0 if f or str(r.outcome) == "diverged" else
-        CONFIRMED_PRICE if _is_confirmed(r, block) else UNFALLEN_PRICE
+        CONFIRMED_PRICE if is_confirmed(r, block) else UNFALLEN_PRICE
         for r, f in zip(records, fallen, strict=True)
     ])  # fmt: skip
     odd = wandering[:, None] - total
@@ -163,9 +163,15 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     return Evidence(tuple(records), block, shape, table, odd - price[:, None], odd + rare[:, None], fallen)
 
 
-def _is_confirmed(record: JobRecord, block: CurveBlock) -> bool:
+def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
+    """Whether a job has fallen, by the noise of the shapes (K, 5), and at least by a hundredth of the rise."""
+    noise = float(np.median(np.exp(shapes[:, 4]))) * block.scale
+    return has_fallen(record, max(noise, 0.01 * block.scale), block.scale)
+
+
+def is_confirmed(record: JobRecord, block: CurveBlock, share: float = CONFIRMED) -> bool:
     """Most of the way up: a job that diverges would have turned."""
-    return record.evaluations >= 3 and (record.last - block.start) / block.scale > 0.65
+    return record.evaluations >= 3 and block.risen(record.last) > share
 
 
 def _direct_crossing(z: Array, ln_crossing: float) -> Array:

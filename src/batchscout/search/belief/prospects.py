@@ -20,6 +20,7 @@ class Prospects:
     """n points (batch, log2 lr) under P draws.
 
     ln_samples, ln_seconds  (P, n);  diverges (P, n) probability;  ln_best (P,) of the best point that does not
+    usable  (P, n) ln seconds where the point can run and does not diverge, else infinite
     regret  (P, n) relative time lost by taking the point, at most LOST
     """
 
@@ -29,6 +30,7 @@ class Prospects:
     ln_seconds: Array
     diverges: Array
     ln_best: Array
+    usable: Array
     regret: Array
 
     @property
@@ -54,4 +56,4 @@ def prospects(
     lost = np.minimum(np.exp(np.clip(ln_seconds - best[:, None], -3, 5)) - 1, LOST)
     regret = np.clip((1 - diverges) * np.maximum(lost, 0.0) + diverges * LOST, 0.0, LOST)
     regret = np.where(allowed, regret, LOST)
-    return Prospects(batch, log2_lr, ln_samples, ln_seconds, diverges, best, regret)
+    return Prospects(batch, log2_lr, ln_samples, ln_seconds, diverges, best, usable, regret)

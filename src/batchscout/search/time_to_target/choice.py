@@ -56,7 +56,7 @@ def is_grounded(state: State) -> bool:
     if evidence is None:
         return False
     block = evidence.block
-    risen = [(r.last - block.start) / block.scale for r in evidence.records]
+    risen = [block.risen(r.last) for r in evidence.records]
     normal = np.log(0.05) + block.ln_wandering < evidence.shape.ln_mass.max(1)
     return any(h > 0.12 and ok and not f for h, ok, f in zip(risen, normal, evidence.fallen, strict=True))
 
@@ -99,7 +99,7 @@ def _resumable(state: State, settings: Settings) -> dict[int, JobRecord]:
     own = {j.job_id for j in state.jobs}
     for r in evidence.records:
         is_open = r.outcome is Outcome.STOPPED and r.job_id in own and r.job_id not in fallen
-        if is_open and (r.last - block.start) / block.scale < settings.least_risen:
+        if is_open and block.risen(r.last) < settings.least_risen:
             i = state.points.index(Point(r.batch_size, r.lr))
             if i not in found or r.seconds > found[i].seconds:
                 found[i] = r

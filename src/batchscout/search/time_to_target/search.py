@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, record_of
+from batchscout.search.belief.posterior import is_confirmed
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -23,6 +25,8 @@ from batchscout.search.time_to_target.choice import Choice, choose
 from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state, state_key
 from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_at
+
+Array = NDArray[np.float64]
 
 INEXACT = 0.06
 """sd of ln S between the world and any law of the family, where they agree at the points that were run."""
@@ -78,16 +82,17 @@ class TimeToTargetSearch:
         if outlook.is_fallen:
             return "its score has fallen: it diverges"
         # a recommendation is refuted by its fall only: its own curve may be what the others are judged by
-        if outlook.lost > 0.97 and record.evaluations >= s.lost_evaluations and job.kind != "verify":
+        if outlook.lost > 0.97 and job.kind != "verify":
             return "its curve is not that of a job that gets there"
-        late = self._late(job, record, outlook, belief)
+        ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
+        late = self._late(job.kind, ln_seconds, outlook, belief)
         if late > s.hopeless_sure:
             return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
         if job.kind == "verify":
             return None
-        is_suspect = outlook.lost > s.suspect
-        is_suspect = is_suspect or (
-            self._contends(job, record, outlook, belief) and not is_sheltered(record, belief, s.confirmed)
+        is_suspect = outlook.lost > s.suspect or (
+            self._contends(ln_seconds, outlook, belief)
+            and not is_sheltered(record, belief.posterior.evidence, s.confirmed)
         )
         if is_suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
             return None
@@ -110,10 +115,9 @@ class TimeToTargetSearch:
         high = np.exp(ln_middle + np.hypot(ln_high - ln_middle, more))
         middle = np.exp(ln_middle)
         samples = float(np.exp(np.median(view.ln_samples[:, best])))
-        usable = np.where((view.diverges < 0.5) & state.allowed, view.ln_seconds, np.inf)
-        winner = view.batch[np.argmin(usable, axis=1)]
+        winner = view.batch[np.argmin(view.usable, axis=1)]
         faster = {
-            b: float((usable[:, view.batch == b].min(1) < ln_t).mean())
+            b: float((view.usable[:, view.batch == b].min(1) < ln_t).mean())
             for b in state.batch_sizes
             if b != point.batch_size
         }
@@ -173,20 +177,18 @@ class TimeToTargetSearch:
         answer = self._confirm(after)
         return isinstance(answer, Proposal) and answer.resume == job.job_id
 
-    def _late(self, job: JobObservation, record: JobRecord, outlook: Outlook, belief: State) -> float:
-        """Probability that the job takes much longer than the best."""
+    def _late(self, kind: Kind, ln_seconds: Array, outlook: Outlook, belief: State) -> float:
+        """Probability that a job takes much longer than the best; ln_seconds (Z,) to the target at each ln S."""
         if belief.posterior.evidence is None:
             return 0.0
-        ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
-        patience = np.log(self.settings.hopeless) + (0.6 if job.kind == "verify" else 0.0)
-        return float(outlook.weight[ln_seconds > self._bar(belief, job) + patience].sum())
+        patience = np.log(self.settings.hopeless) + (0.6 if kind == "verify" else 0.0)
+        return float(outlook.weight[ln_seconds > self._bar(belief) + patience].sum())
 
-    def _contends(self, job: JobObservation, record: JobRecord, outlook: Outlook, belief: State) -> bool:
-        """Whether the job may be about as fast as the best of the others."""
+    def _contends(self, ln_seconds: Array, outlook: Outlook, belief: State) -> bool:
+        """Whether a job may be about as fast as the best of the others."""
         if belief.posterior.evidence is None:
             return True
-        ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
-        return bool(outlook.weight[ln_seconds < self._bar(belief, job)].sum() > self.settings.contends)
+        return bool(outlook.weight[ln_seconds < self._bar(belief)].sum() > self.settings.contends)
 
     def _is_over(self, state: State, job: JobObservation) -> bool:
         best = state.points[state.best]
@@ -201,13 +203,13 @@ class TimeToTargetSearch:
                 self._states.popitem(last=False)
         return self._states[key]
 
-    def _outlook(self, record: object, others: State) -> Outlook:
+    def _outlook(self, record: JobRecord, others: State) -> Outlook:
         evidence = others.posterior.evidence
         shapes = self.belief.prior_shapes() if evidence is None else evidence.shape.shapes
         fraction = self.belief.is_share
-        return look_at(record, others.posterior, shapes, self.belief.target_score, fraction)  # type: ignore[arg-type]
+        return look_at(record, others.posterior, shapes, self.belief.target_score, fraction)
 
-    def _bar(self, others: State, job: JobObservation) -> float:
+    def _bar(self, others: State) -> float:
         """ln seconds of the best, as far as it can be relied on: only jobs seen most of the way up may set
         it."""
         view = others.prospects
@@ -215,10 +217,7 @@ class TimeToTargetSearch:
         block = others.posterior.evidence.block  # type: ignore[union-attr]
         seen = []
         for r in others.records:
-            if len(r.score) and (
-                r.is_reached
-                or (r.evaluations >= 3 and (r.last - block.start) / block.scale > self.settings.seen)
-            ):
+            if len(r.score) and (r.is_reached or is_confirmed(r, block, self.settings.seen)):
                 seen.append(
                     float(np.median(view.ln_seconds[:, others.points.index(Point(r.batch_size, r.lr))]))
                 )

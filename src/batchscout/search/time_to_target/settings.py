@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from batchscout.search.belief.posterior import CONFIRMED
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """
     known_sd        a job is stopped once its ln S is known this well, given the curve's shape
     least_risen     … and it has come this share of the way up: below, any curve fits
-    lost_evaluations  before which no curve is called that of a job that never gets there
     hopeless        a job is stopped when it takes this much longer than the best …
     hopeless_sure   … with this probability
     suspect         a job that diverges with at least this probability is watched for longer
@@ -27,12 +28,11 @@ class Settings:
 
     known_sd: float = 0.09
     least_risen: float = 0.1
-    lost_evaluations: int = 2
     hopeless: float = 1.4
     hopeless_sure: float = 0.93
     suspect: float = 0.2
     seen: float = 0.15
-    confirmed: float = 0.65
+    confirmed: float = CONFIRMED
     contends: float = 0.5
     end_regret: float = 0.4
     end_bad: float = 0.08

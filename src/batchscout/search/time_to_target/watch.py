@@ -9,10 +9,16 @@ from numpy.typing import NDArray
 
 from batchscout.search.belief import law
 from batchscout.search.belief.curve_shape import STEP, lattice, ln_likelihood, ln_mass
-from batchscout.search.belief.posterior import FAR_SD, Posterior, curve_block, divergence
+from batchscout.search.belief.posterior import (
+    FAR_SD,
+    Evidence,
+    Posterior,
+    curve_block,
+    divergence,
+    is_confirmed,
+    is_fallen,
+)
 from batchscout.search.belief.records import JobRecord
-from batchscout.search.belief.wandering import has_fallen
-from batchscout.search.time_to_target.state import State
 
 Array = NDArray[np.float64]
 
@@ -53,35 +59,27 @@ def look_at(
     is_counted = evidence is not None and len(known) < len(evidence.records)
     sd = np.hypot(belief.noise, FAR_SD * np.abs(d))
     weight, per_shape = _place(like, z, None if evidence is None else level, sd, belief, is_counted)
-    noise = float(np.median(np.exp(shapes[:, 4]))) * own.scale
-    fallen = has_fallen(record, max(noise, 0.01 * own.scale), own.scale)
+    fallen = is_fallen(record, shapes, own)
     mass = ln_mass(like)
     normal = float(np.logaddexp.reduce(mass) - np.log(len(mass)))
     diverging = float(divergence(d, belief.x[:, law.EDGE]).mean())
-    p_lost = float(
-        np.clip(diverging, 0.02, 0.5 if is_counted else 0.98)
-    )  # counted: its own curve is in it already
+    most = 0.5 if is_counted else 0.98  # where it is counted, its own curve is in it already
+    p_lost = float(np.clip(diverging, 0.02, most))
     odds = np.log(p_lost) - (0.0 if fallen else 2.0) + own.ln_wandering[0] - np.log1p(-p_lost) - normal
     lost = float(1 / (1 + np.exp(-np.clip(odds, -50, 50))))
-    return Outlook(
-        z, weight, _known_sd(like, z, per_shape), (record.last - own.start) / own.scale, fallen, lost
-    )
+    return Outlook(z, weight, _known_sd(like, z, per_shape), own.risen(record.last), fallen, lost)
 
 
-def is_sheltered(record: JobRecord, others: State, confirmed: float) -> bool:
+def is_sheltered(record: JobRecord, evidence: Evidence | None, confirmed: float) -> bool:
     """Whether a job at least as likely to diverge has come most of the way up.
 
     Jobs that diverge rise first, and faster than those that get there: until one has come far, the fastest of all may
     be one of them. The highest lr that a batch size bears grows with it, between its fourth root and its power 3/4.
     """
-    evidence = others.posterior.evidence
     if evidence is None:
         return False
-    block = evidence.block
     for r, fallen in zip(evidence.records, evidence.fallen, strict=True):
-        has_come = r.is_reached or (
-            r.evaluations >= 3 and not fallen and (r.last - block.start) / block.scale > confirmed
-        )
+        has_come = r.is_reached or (not fallen and is_confirmed(r, evidence.block, confirmed))
         ratio = record.batch_size / r.batch_size
         if has_come and r.lr * ratio ** (0.25 if ratio > 1 else 0.75) >= 0.99 * record.lr:
             return True
