@@ -10,6 +10,7 @@ from tests.search.jobs import job
 from tests.search.test_belief import BATCH_SIZES, LRS, SPACE, TARGET, rising, true_samples
 
 from batchscout.measure.outcome import Outcome
+from batchscout.search.new_gpu import NewGpuSearch
 from batchscout.search.protocol import JobObservation, Point, Proposal, SearchContext
 from batchscout.search.time_to_target import TimeToTargetSearch
 
@@ -115,3 +116,18 @@ def test_a_fresh_search_says_what_an_old_one_says(slots: int) -> None:
     old.propose(jobs[:-2])
     assert old.propose(jobs) == search(slots).propose(jobs)
     assert old.recommend(jobs) == search(slots).recommend(jobs)
+
+
+def test_what_a_growing_job_said_since_its_milestone_is_left_out_with_carried_jobs_too() -> None:
+    """Else the belief that is kept for a milestone depends on when it was asked for, and a fresh search differs."""
+    context = SearchContext(space=SPACE, target=TARGET, seed=0)
+    whole = at(256, LRS[4], 0.9)
+
+    def seen(evaluations: int) -> tuple[object, ...]:
+        scores = tuple(whole.curve.score)[:evaluations]  # type: ignore[union-attr]
+        one = job(256, LRS[4], 1, outcome="running", scores=scores, samples=2000, seconds=float(evaluations))
+        state = NewGpuSearch(context, SEEN)._stopped(one, [*probes(), one])
+        return tuple(r.evaluations for r in state.records)
+
+    assert seen(9) == seen(11)
+    assert seen(9) != seen(12)

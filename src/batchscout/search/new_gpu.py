@@ -62,23 +62,11 @@ class CarriedState(State):
     weight: float = 1.0
 
     @cached_property
-    def own(self) -> tuple[JobRecord, ...]:
-        """Records of the jobs here."""
-        return tuple(
-            record_of(j, self.context.target)
-            for j in self.jobs
-            if j.kind != "probe" and j.outcome not in (Outcome.FAILED, Outcome.CANCELLED, Outcome.INFEASIBLE)
-        )
-
-    @cached_property
     def records(self) -> tuple[JobRecord, ...]:
         carried = self.carried
         if self.weight < 1:
             carried = tuple(replace(r, weight=self.weight, key=(*r.key, self.weight)) for r in carried)
         return (*carried, *self.own)
-
-    def at(self, point: Point) -> list[JobRecord]:
-        return [r for r in self.own if r.batch_size == point.batch_size and r.lr == point.lr]
 
 
 class NewGpuSearch(TimeToTargetSearch):

@@ -44,13 +44,18 @@ class State:
     cut: str | None = None
 
     @cached_property
-    def records(self) -> tuple[JobRecord, ...]:
-        """Of all jobs that are neither probes nor failures."""
+    def own(self) -> tuple[JobRecord, ...]:
+        """Records of all jobs here that are neither probes nor failures."""
         return tuple(
             record_of(j, self.context.target, self._seen(j))
             for j in self.jobs
             if j.kind != "probe" and j.outcome not in (Outcome.FAILED, Outcome.CANCELLED, Outcome.INFEASIBLE)
         )
+
+    @cached_property
+    def records(self) -> tuple[JobRecord, ...]:
+        """What the belief rests on."""
+        return self.own
 
     def _seen(self, job: JobObservation) -> int | None:
         is_cut = job.job_id == self.cut or (self.is_coarse and not job.is_final)
@@ -114,7 +119,7 @@ class State:
         ]
 
     def at(self, point: Point) -> list[JobRecord]:
-        return [r for r in self.records if r.batch_size == point.batch_size and r.lr == point.lr]
+        return [r for r in self.own if r.batch_size == point.batch_size and r.lr == point.lr]
 
     @cached_property
     def running_jobs(self) -> list[JobObservation]:
