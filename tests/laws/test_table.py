@@ -102,6 +102,11 @@ def test_lr_column_feeds_the_learning_rate_law():
         (HEAD + "\n16,100\n16,110\n", "at least two batch sizes"),
         (HEAD + "\n16,100\n32,0\n", "samples_to_target=0 in row 2; it must be positive"),
         (HEAD + "\n16,100\n32,-5\n", "samples_to_target=-5 in row 2"),
+        (
+            HEAD + "\n16,100\n32,1e308\n",
+            "samples_to_target=1e+308 in row 2; it must lie between 1e-15 and 1e+18",
+        ),
+        (HEAD + "\n1e308,100\n32,10\n", "batch_size=1e+308 in row 1; it must lie between 1e-15 and 1e+18"),
         (HEAD + "\n16,100\n32,nan\n", "samples_to_target=nan in row 2; it must be finite"),
         (HEAD + "\n16,100\n32,inf\n", "censored=right"),
         (HEAD + "\n16,100\n32,many\n", "samples_to_target=many in row 2 is not a number"),
@@ -162,7 +167,7 @@ def test_tables_that_say_little_are_fitted_with_a_warning():
     assert any("range too narrow" in w for w in narrow["warnings"])
 
 
-WORDS = ["", "nan", "inf", "-1", "0", "left", "right", "interval", "1e308", "1e-308"]
+WORDS = ["", "nan", "inf", "-1", "0", "left", "right", "interval", "1e308", "1e-308", "1e18", "1e-15"]
 CELL = st.one_of(st.sampled_from(WORDS), st.floats(1, 1e6).map(str), st.integers(1, 4096).map(str))
 NUMBERS = st.tuples(
     st.sampled_from([16, 32, 64, 128, 1024]),

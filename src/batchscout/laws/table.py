@@ -15,6 +15,8 @@ REQUIRED = ("batch_size", "samples_to_target")
 NUMBERS = ("lr", "lower", "upper", "update_seconds", "sampling_seconds", "learning_seconds", "tokens")
 OPTIONAL = ("lr", "seed", "lower", "upper", "censored", *NUMBERS[3:])
 _EXACT = ("", "no", "none", "exact", "false", "0")
+SMALLEST, LARGEST = 1e-15, 1e18
+"""No samples, seconds or batch size lie outside; the squares and ratios of a fit would leave the range of a float."""
 _BOUNDS = ("lower", "upper", "sampling_seconds", "learning_seconds")
 _RECOMMENDATION = (
     "batch_size", "lr", "time_to_target", "interval", "samples_to_target", "throughput", "near_ties",
@@ -149,7 +151,7 @@ def _row(i: int, cell: dict[str, str]) -> PointRow:
 
 
 def _number(i: int, name: str, text: str, *, zero: bool = False) -> float | None:
-    """A positive finite number (or zero where allowed), None for an empty cell."""
+    """A positive number that something measured can have (or zero where allowed), None for an empty cell."""
     if not text:
         return None
     try:
@@ -165,6 +167,8 @@ def _number(i: int, name: str, text: str, *, zero: bool = False) -> float | None
         raise LawError(f"{name}={text} in row {i}; it must be finite{hint}")
     if value < 0 or (value == 0 and not zero):
         raise LawError(f"{name}={value:g} in row {i}; it must be {'zero or more' if zero else 'positive'}")
+    if value and not SMALLEST <= value <= LARGEST:
+        raise LawError(f"{name}={value:g} in row {i}; it must lie between {SMALLEST:g} and {LARGEST:g}")
     return value
 
 
