@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import law
 from batchscout.search.belief.curve_shape import (
     PRIOR_MEAN,
@@ -34,11 +35,11 @@ DRAWS, SHAPES, BANK = 600, 64, 16384
 NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
-UNFALLEN_PRICE, CONFIRMED_PRICE = 2.0, 8.0  # nats against calling a job diverged before it has fallen
+UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
-CONFIRMED = 0.65
+CONFIRMED, BEYOND_REACH, MOST_CONFIRMED = 0.65, 0.1, 0.95
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
 
 
@@ -49,6 +50,7 @@ class Evidence:
     table   (L, J, K, Z) ln density relative to the job's own evidence; ln_diverged (J, K) the same if it diverges
     ln_odd  (J, K) if it is odd
     fallen  (J,) whether each is measurably below its own maximum
+    confirmed  share of the way up from which a job counts as one that gets there: above what those that fell came to
     """
 
     records: tuple[JobRecord, ...]
@@ -58,6 +60,7 @@ class Evidence:
     ln_diverged: Array
     ln_odd: Array
     fallen: NDArray[np.bool_]
+    confirmed: float = CONFIRMED
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +156,21 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     table = np.empty((len(NOISE_LEVELS), *relative.shape), np.float32)
     for level, kernel in enumerate(_kernels(len(shape.z))):
         table[level] = np.log(relative @ kernel + 1e-30)
+    lost = [bool(f) or r.outcome is Outcome.DIVERGED for r, f in zip(records, fallen, strict=True)]
+    reach = max(
+        (block.risen(r.top) for r, is_lost in zip(records, lost, strict=True) if is_lost), default=0.0
+    )
+    confirmed = min(max(CONFIRMED, reach + BEYOND_REACH), MOST_CONFIRMED)
     price = np.array([
-        80.0 if r.is_reached else 0.0 if f or str(r.outcome) == "diverged" else
-        CONFIRMED_PRICE if is_confirmed(r, block) else UNFALLEN_PRICE
-        for r, f in zip(records, fallen, strict=True)
+        80.0 if r.is_reached else 0.0 if is_lost else
+        CONFIRMED_PRICE if is_confirmed(r, block, confirmed) else UNFALLEN_PRICE
+        for r, is_lost in zip(records, lost, strict=True)
     ])  # fmt: skip
     odd = wandering[:, None] - total
     rare = np.array([0.0 if r.is_reached else -2.5 for r in records])
-    return Evidence(tuple(records), block, shape, table, odd - price[:, None], odd + rare[:, None], fallen)
+    return Evidence(
+        tuple(records), block, shape, table, odd - price[:, None], odd + rare[:, None], fallen, confirmed
+    )
 
 
 def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
@@ -169,7 +179,7 @@ def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
     return has_fallen(record, max(noise, 0.01 * block.scale), block.scale)
 
 
-def is_confirmed(record: JobRecord, block: CurveBlock, share: float = CONFIRMED) -> bool:
+def is_confirmed(record: JobRecord, block: CurveBlock, share: float) -> bool:
     """Most of the way up: a job that diverges would have turned."""
     return record.evaluations >= 3 and block.risen(record.last) > share
 

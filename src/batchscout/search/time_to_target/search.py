@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, record_of
-from batchscout.search.belief.posterior import is_confirmed
+from batchscout.search.belief.posterior import CONFIRMED, is_confirmed
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -90,11 +90,12 @@ class TimeToTargetSearch:
             return f"takes more than {s.hopeless:.1f} times the best with probability {late:.0%}"
         if job.kind == "verify":
             return None
+        evidence = belief.posterior.evidence
         is_suspect = outlook.lost > s.suspect or (
-            self._contends(ln_seconds, outlook, belief)
-            and not is_sheltered(record, belief.posterior.evidence, s.confirmed)
+            self._contends(ln_seconds, outlook, belief) and not is_sheltered(record, evidence)
         )
-        if is_suspect and not (record.evaluations >= 3 and outlook.risen > s.confirmed):
+        confirmed = CONFIRMED if evidence is None else evidence.confirmed
+        if is_suspect and not (record.evaluations >= 3 and outlook.risen > confirmed):
             return None
         if outlook.known_sd < s.known_sd and outlook.risen > s.least_risen:
             if self._is_verifying(job, jobs, belief):

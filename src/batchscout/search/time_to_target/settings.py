@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchscout.search.belief.posterior import CONFIRMED
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -14,10 +12,9 @@ class Settings:
     least_risen     … and it has come this share of the way up: below, any curve fits
     hopeless        a job is stopped when it takes this much longer than the best …
     hopeless_sure   … with this probability
-    suspect         a job that diverges with at least this probability is watched for longer
+    suspect         a job that diverges with at least this probability is watched for longer (Evidence.confirmed)
+    contends        so is one that beats all others with this probability, while none at so high an lr came so far up
     seen            how far up the rise a job must be to set the bar for others
-    confirmed       how far up the rise such a job is watched
-    contends        … and so is one that beats all others with this probability, while none at so high an lr came so far
     end_regret      the sweep ends when the expected regret, as a share of the tolerance, is below this …
     end_bad         … or when the probability of losing more than twice the tolerance is
     fantasies       imagined results per candidate
@@ -31,9 +28,8 @@ class Settings:
     hopeless: float = 1.4
     hopeless_sure: float = 0.93
     suspect: float = 0.2
-    seen: float = 0.15
-    confirmed: float = CONFIRMED
     contends: float = 0.5
+    seen: float = 0.15
     end_regret: float = 0.4
     end_bad: float = 0.08
     fantasies: int = 24

@@ -70,7 +70,7 @@ def look_at(
     return Outlook(z, weight, _known_sd(like, z, per_shape), own.risen(record.last), fallen, lost)
 
 
-def is_sheltered(record: JobRecord, evidence: Evidence | None, confirmed: float) -> bool:
+def is_sheltered(record: JobRecord, evidence: Evidence | None) -> bool:
     """Whether a job at least as likely to diverge has come most of the way up.
 
     Jobs that diverge rise first, and faster than those that get there: until one has come far, the fastest of all may
@@ -79,7 +79,7 @@ def is_sheltered(record: JobRecord, evidence: Evidence | None, confirmed: float)
     if evidence is None:
         return False
     for r, fallen in zip(evidence.records, evidence.fallen, strict=True):
-        has_come = r.is_reached or (not fallen and is_confirmed(r, evidence.block, confirmed))
+        has_come = r.is_reached or (not fallen and is_confirmed(r, evidence.block, evidence.confirmed))
         ratio = record.batch_size / r.batch_size
         if has_come and r.lr * ratio ** (0.25 if ratio > 1 else 0.75) >= 0.99 * record.lr:
             return True
