@@ -40,13 +40,17 @@ HINT = 0.1
 RISEN, VERIFIED_SD = 0.4, 0.08
 """A verifying run at a point that hardly diverges (SAFE) may stop this far up, once ln S is known this well: seeds
 differ by as much. Elsewhere it is watched as any suspect job is."""
-WORTH = 0.06
+WORTH = 0.025
 """Expected regret that a further job must remove per best-time that it costs."""
+END_BAD, END_REGRET = 0.035, 0.3
+"""As in Settings, but stricter: a job costs little here beside what the source sweep has cost."""
 UNPROBED_SD = 0.25
 """sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others says."""
-PROBE_SHARE, PROBE_WORTH, PROBE_COST = 0.03, 0.03, 0.4
+PROBE_SHARE, PROBE_WORTH, PROBE_COST, PROBE_LEAST = 0.03, 0.03, 0.4, 0.02
 """Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there, that is
-worth a probe; and the same per best-time that the probe costs."""
+worth a probe; and the same per best-time that the probe costs. The one of the most worth for its cost comes first, so
+that the largest batch sizes, whose updates are dear, are left out where others say enough; below the last no probe is
+cheaper than another."""
 TELLING, LEAST_TOLD, TEST_SD = 16.0, 4.0, 0.12
 """Squared standard deviations between "the same S" and "S changed" that the jobs are to offer, and the least that one
 job for the test alone must add; ln S of such a job is measured to this sd."""
@@ -114,11 +118,11 @@ class NewGpuSearch(TimeToTargetSearch):
 
     def _is_settled(self, state: State) -> bool:
         """The recommendation is as good as the tolerance asks, given that it does not diverge."""
-        view, best, s = state.prospects, state.best, self.settings
+        view, best = state.prospects, state.best
         kept = view.diverges[:, best] < 0.5
         regret = view.regret[kept if kept.mean() > 0.3 else slice(None), best]
         bad = float((regret > 2 * self.context.tolerance).mean())
-        return bad <= s.end_bad or float(regret.mean()) <= s.end_regret * self.context.tolerance
+        return bad <= END_BAD or float(regret.mean()) <= END_REGRET * self.context.tolerance
 
     def _verify(self, state: State) -> Proposal | Finished | None:
         """Run the recommendation, unless that was done: a run here, whole or until its samples were known."""
@@ -251,8 +255,9 @@ class NewGpuSearch(TimeToTargetSearch):
                 continue
             if not seen:  # the first one only sets the scale, and is cheapest at the smallest
                 return self._probe_at(state, b, 1)
-            if best is None or worth > best[0]:
-                best = worth, b, updates
+            rate = worth / (cost + PROBE_LEAST)
+            if best is None or rate > best[0]:
+                best = rate, b, updates
         return None if best is None else self._probe_at(state, best[1], best[2])
 
     def recommend(self, jobs: Sequence[JobObservation]) -> Recommendation | None:
