@@ -16,6 +16,11 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+EFFECTIVE, EASILY, STRIDE = 0.25, 0.55, 1.5
+"""Share of the draws that a stage must leave effective; above the second a longer step is tried. Next first step, in
+last steps."""
+
+
 class Density(Protocol):
     """A family of densities over (P, D) draws, from blurred (stage 0) to the wanted one (stage 1)."""
 
@@ -61,11 +66,13 @@ def lead(
     """
     x = start.copy()
     mover = _Mover(density, rng, bank, discrete, discrete_size)
-    stage, evaluations, acceptance = 0.0, 1, 0.0
+    stage, step, evaluations, acceptance = 0.0, 0.25, 1, 0.0
     like = density.ln_likelihood(density.features(x), 0.0)
     while stage < 1:
         features = density.features(x)
-        stage, like, weight = _next_stage(density, features, like, stage)
+        before = stage
+        stage, like, weight = _next_stage(density, features, like, stage, step)
+        step = STRIDE * (stage - before)
         pick = _resample(weight, rng)
         x, like = x[pick], like[pick]
         for _ in range(moves):
@@ -88,22 +95,31 @@ def lead(
     return Cloud(x, like, acceptance, disagreement, evaluations)
 
 
-def _next_stage(density: Density, features: Any, like: Array, stage: float) -> tuple[float, Array, Array]:
-    """The farthest stage that keeps half of the draws effective, its ln likelihood and the draws' weights."""
-    low, high, best = stage, 1.0, None
-    trial = 1.0
-    for step in range(7):
+def _next_stage(
+    density: Density, features: Any, like: Array, stage: float, step: float
+) -> tuple[float, Array, Array]:
+    """A stage that keeps EFFECTIVE of the draws effective, its ln likelihood and the draws' weights.
+
+    step  to try first; halved until it will do, and doubled once where it does easily
+    """
+    found = too_far = None
+    for _ in range(8):
+        trial = min(1.0, stage + step)
         new = density.ln_likelihood(features, trial)
         w = np.exp(np.clip(new - like - (new - like).max(), -700, 0))
-        if w.sum() ** 2 / (w**2).sum() > 0.5 * len(w):
-            low, best = trial, (trial, new, w / w.sum())
-            if trial == 1.0:
+        share = w.sum() ** 2 / (w**2).sum() / len(w)
+        here = trial, new, w / w.sum()
+        if share > EFFECTIVE:
+            found = here
+            if trial == 1.0 or share < EASILY:
                 break
+            step *= 2
+        elif found is not None:
+            break
         else:
-            high = trial
-        trial = 0.5 * (low + high) if step else min(1.0, stage + 0.25)
-    if best is None:
-        best = (trial, new, w / w.sum())
+            too_far, step = here, step / 2
+    best = found or too_far
+    assert best is not None, "one of the two was set"
     return best
 
 

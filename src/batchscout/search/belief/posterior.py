@@ -31,7 +31,11 @@ from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
 Array = NDArray[np.float64]
 
-DRAWS, SHAPES, BANK = 600, 64, 16384
+DRAWS, SHAPES, BANK = 600, 64, 16384  # while jobs are few
+FEW, LEAST_SHARE = (
+    12,
+    0.25,
+)  # jobs; of draws, shapes and bank that are enough where jobs are many and say the same
 NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
@@ -41,6 +45,11 @@ EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
 CONFIRMED, BEYOND_REACH, MOST_CONFIRMED = 0.65, 0.1, 0.95
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
+
+
+def _enough(size: int, jobs: int) -> int:
+    """Draws that represent what is believed after so many jobs: the more they say, the fewer."""
+    return round(size * min(1.0, max(LEAST_SHARE, float(np.sqrt(FEW / max(jobs, 1))))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +151,7 @@ def _shape_normals(seed: int) -> Array:
 def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool, seed: int) -> Evidence:
     """Evidence of all jobs that have a curve (at least one record with scores)."""
     block = curve_block(records, target, is_fraction)
-    shape = fit_shapes(block, size=SHAPES, normals=_shape_normals(seed))
+    shape = fit_shapes(block, size=_enough(SHAPES, len(records)), normals=_shape_normals(seed))
     fallen = np.array([is_fallen(r, shape.shapes, block) for r in records])
     like, mass, wandering = shape.ln_like, shape.ln_mass.copy(), block.ln_wandering
     like = like.copy()
@@ -222,7 +231,7 @@ class LawEngine:
         density.start_power, start = self._start(density, rng)
         bank = np.column_stack([self._bank, np.full(len(self._bank), np.nan)])
         bank[:, law.S_MIN] = np.nan
-        cloud = lead(start, density, rng, bank=bank, discrete=law.SIZE, discrete_size=SHAPES)
+        cloud = lead(start, density, rng, bank=bank, discrete=law.SIZE, discrete_size=density.shapes)
         return replace(cloud, x=density.with_s_min(cloud.x))
 
     def _start(self, density: _LawDensity, rng: np.random.Generator) -> tuple[float, Array]:
@@ -231,13 +240,14 @@ class LawEngine:
         Each law's level is drawn where the curves put it (exact importance weights): the one direction in which the
         prior is hopelessly wide.
         """
-        bank = self._bank
+        jobs = len(density.evidence.records)
+        draws, bank = _enough(DRAWS, jobs), self._bank[: _enough(BANK, jobs)]
         level, d = np.empty((2, len(bank), len(density.points)))
         for i, point in enumerate(density.points):
             if point not in self._bank_columns:
-                at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
+                at = self.prior.ln_samples(self._bank, np.array([point[0]]), np.array([point[1]]))
                 self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
-            level[:, i], d[:, i] = self._bank_columns[point]
+            level[:, i], d[:, i] = (column[: len(bank)] for column in self._bank_columns[point])
         raw = level[:, density.point_of]
         away = density.centre - raw
         guess = (away * density.weight).sum(1)
@@ -250,7 +260,7 @@ class LawEngine:
         mean = guess + density.spread * noise + raw @ density.weight
         mean = np.where(anywhere, rng.uniform(low, high, len(bank)), mean)
         shift = mean - raw @ density.weight
-        x = np.column_stack([bank, rng.integers(0, SHAPES, len(bank)) + 0.5])
+        x = np.column_stack([bank, rng.integers(0, density.shapes, len(bank)) + 0.5])
         x[:, law.S_MIN] = mean
         like = density.ln_likelihood((level + shift[:, None], d, x), 0.0)
         like = np.where((mean > low) & (mean < high), like, -1e6)
@@ -264,7 +274,7 @@ class LawEngine:
                 break
             power *= 0.75
         w /= w.sum()
-        pick = np.searchsorted(np.cumsum(w), (np.arange(DRAWS) + 0.5) / DRAWS).clip(0, len(w) - 1)
+        pick = np.searchsorted(np.cumsum(w), (np.arange(draws) + 0.5) / draws).clip(0, len(w) - 1)
         return power, x[rng.permutation(pick)]
 
 
@@ -289,7 +299,7 @@ class _LawDensity:
     start_power = 1.0
 
     def __init__(self, prior: LawPrior, evidence: Evidence) -> None:
-        self.prior, self.evidence = prior, evidence
+        self.prior, self.evidence, self.shapes = prior, evidence, len(evidence.shape.shapes)
         points = [(float(r.batch_size), float(np.log2(r.lr))) for r in evidence.records]
         self.points = tuple(dict.fromkeys(points))
         self.point_of = np.array([self.points.index(p) for p in points])
@@ -319,7 +329,7 @@ class _LawDensity:
         return out
 
     def ln_prior(self, x: Array) -> Array:
-        inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < SHAPES)
+        inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < self.shapes)
         inside &= (x[:, law.S_MIN] > self.level_range[0]) & (x[:, law.S_MIN] < self.level_range[1])
         return np.where(inside, self.prior.ln_density(x[:, : law.SIZE]), -np.inf)
 
