@@ -40,9 +40,9 @@ HINT = 0.1
 RISEN, VERIFIED_SD = 0.4, 0.08
 """A verifying run at a point that hardly diverges (SAFE) may stop this far up, once ln S is known this well: seeds
 differ by as much. Elsewhere it is watched as any suspect job is."""
-WORTH = 0.025
+WORTH = 0.03
 """Expected regret that a further job must remove per best-time that it costs."""
-END_BAD, END_REGRET = 0.035, 0.3
+END_BAD, END_REGRET = 0.04, 0.3
 """As in Settings, but stricter: a job costs little here beside what the source sweep has cost."""
 UNPROBED_SD = 0.25
 """sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others says."""

@@ -24,11 +24,11 @@ from batchscout.search.belief.posterior import Posterior, curve_block
 
 Array = NDArray[np.float64]
 
-ODDS, CHECKED = 10.0, 4
+ODDS, CHECKED = 4.0, 4
 """The transfer fails when one of the first jobs (at most CHECKED) brings the Bayes factor above this."""
 KNOWN = 0.2
 """A job takes part in the check once its own curve says ln S to this standard deviation."""
-CHECK_RISEN = 0.35
+CHECK_RISEN = 0.2
 """… and it has come so far up: below, a diverging job still looks like a fast one."""
 SAFE = 0.05
 """A job takes part at a setting that diverges with less than this probability, or if it reached the target."""
