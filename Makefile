@@ -59,6 +59,7 @@ bench: dev  ## speed and coverage tables
 bench-search: dev  ## what each search pays and how right it is; FULL=1: every world, written into docs/
 	$(BIN)/python bench/search full=$(or $(FULL),0)
 	$(BIN)/python bench/search/idle.py
+	$(BIN)/python bench/search/decisions.py
 
 chaos: dev system  ## faults at random instants on a real local Slurm
 	$(BIN)/python -m bench.chaos

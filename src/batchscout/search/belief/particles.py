@@ -100,7 +100,7 @@ def _next_stage(
 ) -> tuple[float, Array, Array]:
     """A stage that keeps EFFECTIVE of the draws effective, its ln likelihood and the draws' weights.
 
-    step  to try first; halved until it will do, and doubled once where it does easily
+    step  to try first; halved until it will do, else doubled for as long as it does easily
     """
     found = too_far = None
     for _ in range(8):
@@ -111,7 +111,7 @@ def _next_stage(
         here = trial, new, w / w.sum()
         if share > EFFECTIVE:
             found = here
-            if trial == 1.0 or share < EASILY:
+            if trial == 1.0 or share < EASILY or too_far is not None:  # twice as long was tried
                 break
             step *= 2
         elif found is not None:

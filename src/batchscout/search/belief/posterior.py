@@ -32,10 +32,7 @@ from batchscout.search.belief.wandering import has_fallen, ln_wandering
 Array = NDArray[np.float64]
 
 DRAWS, SHAPES, BANK = 600, 64, 16384  # while jobs are few
-FEW, LEAST_SHARE = (
-    12,
-    0.25,
-)  # jobs; of draws, shapes and bank that are enough where jobs are many and say the same
+FEW, LEAST_SHARE = 12, 0.25  # jobs; share of these numbers that is enough however many there are
 NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
@@ -231,7 +228,7 @@ class LawEngine:
         density.start_power, start = self._start(density, rng)
         bank = np.column_stack([self._bank, np.full(len(self._bank), np.nan)])
         bank[:, law.S_MIN] = np.nan
-        cloud = lead(start, density, rng, bank=bank, discrete=law.SIZE, discrete_size=density.shapes)
+        cloud = lead(start, density, rng, bank=bank, discrete=law.SIZE, discrete_size=density.shape_count)
         return replace(cloud, x=density.with_s_min(cloud.x))
 
     def _start(self, density: _LawDensity, rng: np.random.Generator) -> tuple[float, Array]:
@@ -260,7 +257,7 @@ class LawEngine:
         mean = guess + density.spread * noise + raw @ density.weight
         mean = np.where(anywhere, rng.uniform(low, high, len(bank)), mean)
         shift = mean - raw @ density.weight
-        x = np.column_stack([bank, rng.integers(0, density.shapes, len(bank)) + 0.5])
+        x = np.column_stack([bank, rng.integers(0, density.shape_count, len(bank)) + 0.5])
         x[:, law.S_MIN] = mean
         like = density.ln_likelihood((level + shift[:, None], d, x), 0.0)
         like = np.where((mean > low) & (mean < high), like, -1e6)
@@ -299,7 +296,7 @@ class _LawDensity:
     start_power = 1.0
 
     def __init__(self, prior: LawPrior, evidence: Evidence) -> None:
-        self.prior, self.evidence, self.shapes = prior, evidence, len(evidence.shape.shapes)
+        self.prior, self.evidence, self.shape_count = prior, evidence, len(evidence.shape.shapes)
         points = [(float(r.batch_size), float(np.log2(r.lr))) for r in evidence.records]
         self.points = tuple(dict.fromkeys(points))
         self.point_of = np.array([self.points.index(p) for p in points])
@@ -329,7 +326,7 @@ class _LawDensity:
         return out
 
     def ln_prior(self, x: Array) -> Array:
-        inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < self.shapes)
+        inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < self.shape_count)
         inside &= (x[:, law.S_MIN] > self.level_range[0]) & (x[:, law.S_MIN] < self.level_range[1])
         return np.where(inside, self.prior.ln_density(x[:, : law.SIZE]), -np.inf)
 

@@ -295,19 +295,21 @@ class TimeToTargetSearch:
         """Whether the recommendation is as good as the tolerance asks, and can be verified."""
         if state.posterior.evidence is None:
             return False
-        view, best, s = state.prospects, state.best, self.settings
-        kept = view.diverges[:, best] < 0.5
-        if kept.mean() < 0.3:
-            kept = np.ones_like(kept)
-        regret = view.regret[kept, best]
-        bad = float((regret > 2 * self.context.tolerance).mean())
-        if bad > s.end_bad and regret.mean() > s.end_regret * self.context.tolerance:
+        if not self._is_good_enough(state):
             return False
-        point = state.points[best]
+        point = state.points[state.best]
         tried = [j for j in state.jobs if j.point == point and j.kind != "probe"]
         return bool(state.seeds_left(point)) or any(
             not j.is_final or j.outcome in (Outcome.STOPPED, Outcome.REACHED) for j in tried
         )
+
+    def _is_good_enough(self, state: State) -> bool:
+        """Whether the recommendation loses as little as the tolerance asks, given that it does not diverge."""
+        view, best, s = state.prospects, state.best, self.settings
+        kept = view.diverges[:, best] < 0.5
+        regret = view.regret[kept if kept.mean() >= 0.3 else slice(None), best]
+        bad = float((regret > 2 * self.context.tolerance).mean())
+        return bad <= s.end_bad or float(regret.mean()) <= s.end_regret * self.context.tolerance
 
     def _confirm(self, state: State) -> Proposal | Finished | None:
         """The settled recommendation run to the target, or the end once it was."""
