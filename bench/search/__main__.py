@@ -1,7 +1,7 @@
 """All searches on recorded worlds: what each pays, and how right it is.
 
     python bench/search [full=1] [worlds=DIRECTORY,TRUTH] [searches=tpe,gp] [per_family=1] [seeds=1] [slots=1,8]
-                        [startups=0,0.2] [workers=2] [out=build/bench-search] [family=NAME,…] [first_seed=9000]
+                        [startups=0,0.2] [workers=2] [out=build/bench-search] [family=NAME,…] [first_seed=36000]
 
 Costs are in units of a world's best expected time-to-target. Rows are kept in OUT/rows.jsonl, so that an interrupted
 bench goes on where it was. full=1 writes docs/search-bench.md and docs/images/search.png; a subset
@@ -16,31 +16,14 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
+from cases import Case, play_case, recorded
 from contenders import CONTENDERS
-from simulate import play
 from tables import write_figure, write_table
-from worlds import FAMILIES, OFF_FAMILIES, World, draw_world, load_worlds
+from worlds import FAMILIES, OFF_FAMILIES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One search on one world. world: "family:seed" of a drawn one, or the name of a recorded one."""
-
-    search: str
-    world: str
-    seed: int
-    slots: int
-    startup: float
-
-    @property
-    def key(self) -> str:
-        return "|".join(map(str, (self.search, self.world, self.seed, self.slots, self.startup)))
 
 
 @dataclass(frozen=True)
@@ -55,7 +38,7 @@ class Options:
     workers: int = 0
     out: str = "build/bench-search"
     family: str = ""
-    first_seed: int = 9000
+    first_seed: int = 36000
 
     def cases(self) -> list[Case]:
         """Worlds first, so that an interrupted bench has all searches on the worlds it came to."""
@@ -79,28 +62,6 @@ class Options:
         return [f"{family}:{self.first_seed + k}" for k in range(each) for family in families]
 
 
-@cache
-def recorded(places: str) -> tuple[World, ...]:
-    directory, truth = places.split(",")
-    return tuple(load_worlds(Path(directory), Path(truth)))
-
-
-def play_case(case: Case, places: str) -> dict[str, Any]:
-    """One row of the results."""
-    if places:
-        world = next(w for w in recorded(places) if w.name == case.world)
-    else:
-        family, _, seed = case.world.partition(":")
-        world = draw_world(int(seed), family)
-    contender = CONTENDERS[case.search]
-    start = time.perf_counter()
-    played = play(
-        world, contender.make, slots=case.slots, seed=case.seed, startup=case.startup, max_jobs=contender.max_jobs
-    )  # fmt: skip
-    row = {k: v for k, v in asdict(played).items() if k not in ("history", "world", "stated")}
-    return {"key": case.key, **asdict(case), **row, "wall": time.perf_counter() - start}
-
-
 def main(options: Options) -> int:
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -112,9 +73,14 @@ def main(options: Options) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     start = time.perf_counter()
     workers = options.workers or os.cpu_count() or 1
-    with ProcessPoolExecutor(workers) as pool, path.open("a") as file:
+    # fresh processes now and then: some libraries keep what each study took
+    with ProcessPoolExecutor(workers, max_tasks_per_child=50) as pool, path.open("a") as file:
         for done in as_completed([pool.submit(play_case, case, options.worlds) for case in cases]):
-            row = done.result()
+            try:
+                row = done.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -140,6 +106,9 @@ def read_options(words: list[str]) -> Options:
     unknown = sorted(set(pairs) - set(types))
     if unknown:
         raise SystemExit(f"{unknown[0]} is unknown; use {', '.join(types)}")
+    searches = [s for s in pairs.get("searches", "").split(",") if s and s not in CONTENDERS]
+    if searches:
+        raise SystemExit(f"searches={searches[0]} is unknown; use {', '.join(CONTENDERS)}")
     return Options(**{k: bool(int(v)) if types[k] is bool else types[k](v) for k, v in pairs.items()})
 
 

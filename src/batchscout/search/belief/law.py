@@ -111,13 +111,14 @@ class LawPrior:
     def ln_samples(self, x: Array, batch: Array, log2_lr: Array) -> tuple[Array, Array]:
         """(P, J) ln S and the distance d in octaves; x (P, SIZE), batch and log2_lr (J,)."""
         c = _columns(x)
-        ln_b = np.log(batch)[None]
+        sizes, of = np.unique(batch, return_inverse=True)
+        ln_b = np.log(sizes)[None]
         gamma = np.exp(c(GAMMA))
-        level = c(S_MIN) + np.exp(c(POWER)) / gamma * np.logaddexp(0.0, gamma * (ln_b - c(B_CRIT)))
-        level = level + np.log1p(np.exp(c(SMALL) - ln_b))
-        d = log2_lr[None] - self.log2_best_lr(x, ln_b)
+        by_size = c(S_MIN) + np.exp(c(POWER)) / gamma * np.logaddexp(0.0, gamma * (ln_b - c(B_CRIT)))
+        by_size = by_size + np.log1p(np.exp(c(SMALL) - ln_b))
+        d = log2_lr[None] - self.log2_best_lr(x, ln_b)[:, of]
         curvature = np.exp(c(CURVATURE) + np.where(d > 0, 0.5, -0.5) * c(TILT))
-        return level + np.log1p(curvature * d * d), d
+        return by_size[:, of] + np.log1p(curvature * d * d), d
 
     def log2_best_lr(self, x: Array, ln_b: Array) -> Array:
         """(P, J) log2 of the best lr at each batch size."""

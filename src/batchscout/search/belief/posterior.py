@@ -30,10 +30,12 @@ from batchscout.search.belief.records import JobRecord, start_score
 from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 
 DRAWS, SHAPES, BANK = 600, 64, 16384  # while jobs are few
 FEW, LEAST_SHARE = 12, 0.25  # jobs; share of these numbers that is enough however many there are
-NOISE_LEVELS = np.array([0.03, 0.055, 0.1, 0.18, 0.32, 0.6, 1.1])
+NOISE_LEVELS = np.geomspace(0.03, 1.1, 7)
+LN_NOISE = np.log(NOISE_LEVELS)
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
@@ -53,7 +55,7 @@ def _enough(size: int, jobs: int) -> int:
 class Evidence:
     """What the curves say: block of scaled curves, shapes, and per noise level and job ln p(curve | ln S) tables.
 
-    table   (L, J, K, Z) ln density relative to the job's own evidence; ln_diverged (J, K) the same if it diverges
+    table   (J, K, Z, L) ln density relative to the job's own evidence; ln_diverged (J, K) the same if it diverges
     ln_odd  (J, K) if it is odd
     fallen  (J,) whether each is measurably below its own maximum
     confirmed  share of the way up from which a job counts as one that gets there: above what those that fell came to
@@ -159,9 +161,9 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
             mass[j] = np.logaddexp(np.log(0.9) + mass[j], np.log(0.1) + wandering[j])
     total = np.logaddexp(mass, np.log(0.05) + wandering[:, None])
     relative = np.exp(np.clip(like - total[..., None], -700, 60)).astype(np.float32)
-    table = np.empty((len(NOISE_LEVELS), *relative.shape), np.float32)
+    table = np.empty((*relative.shape, len(NOISE_LEVELS)), np.float32)
     for level, kernel in enumerate(_kernels(len(shape.z))):
-        table[level] = np.log(relative @ kernel + 1e-30)
+        table[..., level] = np.log(relative @ kernel + 1e-30)
     lost = [bool(f) or r.outcome is Outcome.DIVERGED for r, f in zip(records, fallen, strict=True)]
     reach = max(
         (block.risen(r.top) for r, is_lost in zip(records, lost, strict=True) if is_lost), default=0.0
@@ -241,8 +243,8 @@ class LawEngine:
         draws, bank = _enough(DRAWS, jobs), self._bank[: _enough(BANK, jobs)]
         level, d = np.empty((2, len(bank), len(density.points)))
         for i, point in enumerate(density.points):
-            if point not in self._bank_columns:
-                at = self.prior.ln_samples(self._bank, np.array([point[0]]), np.array([point[1]]))
+            if len(self._bank_columns.get(point, ((),))[0]) < len(bank):
+                at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
                 self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
             level[:, i], d[:, i] = (column[: len(bank)] for column in self._bank_columns[point])
         raw = level[:, density.point_of]
@@ -305,7 +307,6 @@ class _LawDensity:
         self.z0, self.size = evidence.shape.z[0], len(evidence.shape.z)
         self.jobs = np.arange(len(points))[None]
         self.counts_for = np.array([r.weight for r in evidence.records])
-        self.mid = 0.5 * (np.log(NOISE_LEVELS[1:]) + np.log(NOISE_LEVELS[:-1]))
         self.flat = np.ascontiguousarray(evidence.table).reshape(-1)
         self.strides = np.array([np.prod(evidence.table.shape[i + 1 :]) for i in range(3)], int)
         self.odd = np.exp(np.clip(evidence.ln_odd, -60, 60))
@@ -348,10 +349,25 @@ class _LawDensity:
         share = where - i
         # a law is least exact far from the best lr
         var = np.exp(2 * x[:, law.NOISE])[:, None] + (FAR_SD * d) ** 2 + blur**2
-        noise = np.searchsorted(self.mid, 0.5 * np.log(var))[:, self.point_of]
-        base = noise * self.strides[0] + self.jobs * self.strides[1] + k * self.strides[2] + i
-        low = self.flat[base]
-        along = np.exp(low + share * (self.flat[base + 1] - low))
+        # between two levels as between two places: a step from one to the next would be a wall for the whole cloud
+        noise = np.clip(
+            (0.5 * np.log(var) - LN_NOISE[0]) / (LN_NOISE[1] - LN_NOISE[0]), 0, len(LN_NOISE) - 1.001
+        )
+        level_of = noise.astype(int)
+        along = np.exp(
+            self._between(k, i, share, level_of[:, self.point_of], (noise - level_of)[:, self.point_of])
+        )
         odd, lost = self.odd[self.jobs, k], self.lost[self.jobs, k]
         each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
         return np.asarray(power * (np.log(each) @ self.counts_for))
+
+    def _between(self, k: Index, i: Index, share: Array, noise: Index, noise_share: Array) -> Array:
+        """(P, J) ln density between lattice points i and i + 1, and noise levels noise and noise + 1."""
+        by_job, by_shape, by_place = self.strides
+        base = self.jobs * by_job + k * by_shape + i * by_place + noise
+        here, next_place = np.take(self.flat, base), np.take(self.flat, base + by_place)
+        low = here + share * (next_place - here)
+        base += 1
+        here, next_place = np.take(self.flat, base), np.take(self.flat, base + by_place)
+        high = here + share * (next_place - here)
+        return np.asarray(low + noise_share * (high - low))
