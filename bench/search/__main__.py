@@ -14,8 +14,9 @@ import json
 import os
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from cases import Case, play_case, recorded
@@ -74,13 +75,8 @@ def main(options: Options) -> int:
     start = time.perf_counter()
     workers = options.workers or os.cpu_count() or 1
     # fresh processes now and then: some libraries keep what each study took
-    with ProcessPoolExecutor(workers, max_tasks_per_child=50) as pool, path.open("a") as file:
-        for done in as_completed([pool.submit(play_case, case, options.worlds) for case in cases]):
-            try:
-                row = done.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    with get_context("spawn").Pool(workers, maxtasksperchild=50) as pool, path.open("a") as file:
+        for row in pool.imap_unordered(partial(play_case, places=options.worlds), cases):
             rows.append(row)
             file.write(json.dumps(row) + "\n")
             file.flush()

@@ -111,10 +111,10 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
     low = np.floor((block.ln_n - z[0]) / STEP).astype(int)
     u_min, u_max = int(low[used].min()) - size, int(low[used].max()) + 2
     u: Array = np.asarray(STEP * np.arange(u_min, u_max + 1), dtype=np.float64)
-    p = height(shapes[:, None, :], u[None])
-    v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(p) + _FLOOR**2
+    exact = height(shapes[:, None, :], u[None])
+    v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(exact) + _FLOOR**2
     # single precision: at its best place a curve's terms are small, elsewhere their third digit does not matter
-    inverse, ln_v, p = (a.astype(np.float32) for a in (1 / v, np.log(2 * np.pi * v), p))
+    inverse, ln_v, p = (a.astype(np.float32) for a in (1 / v, np.log(2 * np.pi * v), exact))
     rise = np.diff(p, axis=1)
     position = (block.ln_n - z[0]) / STEP - low
     out = np.empty((jobs, len(shapes), size))
