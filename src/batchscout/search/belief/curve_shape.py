@@ -25,6 +25,7 @@ OUTLIER, BEYOND = 0.05, 0.8
 """Probability that a job is odd: of one below the edge of divergence, of one beyond it."""
 _NOISE_DOF = 4.0
 _FLOOR = 0.004  # sd that no noise goes below: scores are quantised
+_WOBBLE = 0.01  # sd of a curve around the shared shape, however often it is evaluated, in units of the rise
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,11 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
     exact = height(shapes[:, None, :], u[None])
     v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(exact) + _FLOOR**2
     # single precision: at its best place a curve's terms are small, elsewhere their third digit does not matter
-    inverse, ln_v, p = (a.astype(np.float32) for a in (1 / v, np.log(2 * np.pi * v), exact))
+    p = exact.astype(np.float32)
+    inverse, ln_v = {}, {}
+    for c in np.unique(block.count[used]):
+        spread = v / c + _WOBBLE**2
+        inverse[c], ln_v[c] = (1 / spread).astype(np.float32), np.log(2 * np.pi * spread).astype(np.float32)
     rise = np.diff(p, axis=1)
     position = (block.ln_n - z[0]) / STEP - low
     out = np.empty((jobs, len(shapes), size))
@@ -122,7 +127,7 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
     for j in range(jobs):
         total[:] = 0
         for b in range(bins):
-            c = np.float32(block.count[j, b])
+            c = block.count[j, b]
             if c == 0:
                 continue
             # z[i] is seen at u index low - i: a reversed slice, turned round at the end
@@ -132,13 +137,10 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
             term += p[:, at]
             term -= np.float32(block.y[j, b])
             term *= term
-            term *= inverse[:, at]
-            if c != 1:
-                term *= c
-            term += ln_v[:, at]
+            term *= inverse[c][:, at]
+            term += ln_v[c][:, at]
             total += term
         out[j] = -0.5 * total[:, ::-1]
-        out[j] += 0.5 * np.log(block.count[j, block.count[j] > 0]).sum()
     return out
 
 
@@ -291,9 +293,8 @@ def _residuals(
     wide = shapes[:, None, None, :]
     u = block.ln_n[None] - position[:, :, None]
     p = height(wide, u)
-    weight = np.sqrt(
-        block.count * normal[:, :, None] / (np.exp(2 * wide[..., 4]) * block.noise_factor(p) + _FLOOR**2)
-    )
+    noise = np.exp(2 * wide[..., 4]) * block.noise_factor(p) + _FLOOR**2
+    weight = np.sqrt(normal[:, :, None] * block.count / (noise + block.count * _WOBBLE**2))
     by_shape = np.empty((*p.shape, 4))
     for i in range(4):
         moved = shapes.copy()

@@ -57,7 +57,7 @@ def lead(
     discrete: int,
     discrete_size: int,
     moves: int = 3,
-    last_moves: int = 50,
+    last_moves: int = 30,
 ) -> Cloud:
     """Moves a cloud that follows stage 0 to stage 1.
 

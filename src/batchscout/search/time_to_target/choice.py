@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 DIVERGING_COST = 0.35
 """Best-times until a job that diverges is recognised."""
 LEAST_COST = 0.02
+LONGEST_WAIT = 4.0
+"""Best-times; what a job that never rises is charged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,17 +115,30 @@ def _remaining(state: State, i: int, share: float, done: float) -> Array:
     return np.asarray(np.maximum(share * ratio - done / np.exp(view.ln_best), 0.1 * share * ratio))
 
 
+def _limits(state: State) -> Array:
+    """(n,) ln of the samples after which a cap has ended a job at the same batch size, else infinite."""
+    most = {
+        b: max(
+            (r.ln_last for r in state.own if r.batch_size == b and r.outcome is Outcome.CAPPED),
+            default=np.inf,
+        )
+        for b in state.batch_sizes
+    }
+    return np.array([most[int(b)] for b in state.batch])
+
+
 def _until_something_rises(state: State, usable: list[int], resumable: dict[int, JobRecord]) -> list[Choice]:
     """Nothing can be compared yet: the job that most shortens the wait for the first one that rises."""
     share, view = partial_share(state), state.prospects
+    limit = _limits(state)
 
     def wait(i: int, done: float) -> Array:
-        diverges = view.diverges[:, i]
+        fails = np.where(view.ln_samples[:, i] + np.log(share) > limit[i], 1.0, view.diverges[:, i])
         return np.asarray(
-            (1 - diverges) * np.minimum(_remaining(state, i, share, done), 4.0) + diverges * 4.0
+            (1 - fails) * np.minimum(_remaining(state, i, share, done), LONGEST_WAIT) + fails * LONGEST_WAIT
         )
 
-    running = np.full(len(view.ln_best), 4.0)
+    running = np.full(len(view.ln_best), LONGEST_WAIT)
     for job in state.running_jobs:
         running = np.minimum(running, wait(state.points.index(job.point), job.seconds))
     found = []
