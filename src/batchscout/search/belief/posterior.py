@@ -39,6 +39,7 @@ LN_NOISE = np.log(NOISE_LEVELS)
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
+FALSE_ALARM = 0.02  # probability that a job which follows the law ends as diverged
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
@@ -175,9 +176,20 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
         for r, is_lost in zip(records, lost, strict=True)
     ])  # fmt: skip
     odd = wandering[:, None] - total
+    gone = np.array([r.outcome is Outcome.DIVERGED for r in records])
+    table[gone] += np.float32(np.log(FALSE_ALARM))
+    # one that is known to diverge may have stayed at the floor, which no walk explains as well as a slow job does
+    ln_diverged = np.where(gone[:, None], np.logaddexp(odd, like[..., -1] - total), odd)
     rare = np.array([0.0 if r.is_reached else -2.5 for r in records])
     return Evidence(
-        tuple(records), block, shape, table, odd - price[:, None], odd + rare[:, None], fallen, confirmed
+        tuple(records),
+        block,
+        shape,
+        table,
+        ln_diverged - price[:, None],
+        odd + rare[:, None],
+        fallen,
+        confirmed,
     )
 
 
