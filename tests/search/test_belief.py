@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.search.belief import Belief, JobRecord, law, record_of
-from batchscout.search.belief.curve_shape import height
+from batchscout.search.belief.curve_shape import STEP, height
 from batchscout.search.belief.law import LawPrior
-from batchscout.search.belief.posterior import curve_block
+from batchscout.search.belief.posterior import _LawDensity, curve_block, weigh_curves
 from batchscout.search.protocol import JobObservation, Point, Space
 
 TARGET = Target(score=0.8)
@@ -169,3 +170,78 @@ def test_a_job_that_arrived_is_known_by_its_crossing() -> None:
     reached = job(256, LRS[4], outcome="reached", scores=tuple(whole.curve.score), samples=2000)  # type: ignore[union-attr]
     told = ln_samples_of([reached], reached)
     assert np.median(told) == pytest.approx(np.log(true_samples(256, LRS[4])), abs=0.12)
+
+
+def flat(batch_size: int, lr: float, *, outcome: str, evaluations: int = 60, seed: int = 0) -> JobObservation:
+    """A job that never leaves the floor."""
+    rng = np.random.default_rng([batch_size, seed, 5])
+    scores = tuple(float(s) for s in rng.binomial(500, START, evaluations) / 500)
+    return job(batch_size, lr, seed, outcome=outcome, scores=scores, samples=2000, seconds=20.0 * evaluations)
+
+
+def test_a_job_that_ended_as_diverged_at_the_floor_does_not_make_the_samples_many() -> None:
+    """Where it was taken for a slow one, the next hundred jobs were spent beside it."""
+    rises = [rising(64, LRS[3], upto=0.6), rising(256, LRS[3], upto=0.6)]
+    jobs = [*rises, *(flat(256, LRS[6], outcome="diverged", seed=s) for s in range(2))]
+    belief, records = believe(jobs)
+    posterior = belief.posterior(records)
+    _, diverges = posterior.ln_samples(np.array([256.0]), np.array([np.log2(LRS[6])]))
+    assert diverges.mean() > 0.9
+    capped = [replace(j, outcome=Outcome.CAPPED, reason="caps.samples") for j in jobs[2:]]
+    belief, records = believe([*rises, *capped])
+    _, diverges = belief.posterior(records).ln_samples(np.array([256.0]), np.array([np.log2(LRS[6])]))
+    assert diverges.mean() < 0.9, "a capped one may be slow"
+
+
+def test_a_floor_that_wobbles_is_not_taken_for_another_kind_of_curve() -> None:
+    """A hundredth of the rise, slowly up and down: no shape is exact, and noise alone does not explain it."""
+    n = 200
+    calm = np.random.default_rng(3).normal(0, 0.01, n)
+    scores = START + calm + 0.008 * np.sin(np.arange(n) / 15)
+    one = job(
+        256, LRS[4], 0, outcome="stopped", scores=tuple(map(float, scores)), samples=2000, seconds=4000.0
+    )
+    evidence = weigh_curves([record_of(one, TARGET)], TARGET.score, True, 0)
+    assert evidence.shape.ln_mass.mean() > evidence.block.ln_wandering[0] + 3
+
+
+def test_the_likelihood_is_the_curves_blurred_by_the_noise_between_seeds() -> None:
+    """Against the integral over ln S by brute force, between the tabulated levels of noise too; no steps."""
+    jobs = [rising(64, LRS[3], upto=0.5), rising(256, LRS[4], upto=0.35)]
+    belief, records = believe(jobs)
+    evidence = weigh_curves(records, TARGET.score, True, 0)
+    density = _LawDensity(belief.prior, evidence)
+    x = belief.posterior(records).cloud.x[:1].copy()  # type: ignore[union-attr]
+    level, d = belief.prior.ln_samples(x[:, : law.SIZE], density.batch, density.log2_lr)
+    z, k = evidence.shape.z, int(x[0, law.SIZE])
+    curve = np.exp(evidence.shape.ln_like[:, k] - evidence.shape.ln_like[:, k].max(1, keepdims=True))
+
+    def both(noise: float) -> tuple[float, float]:
+        x[0, law.NOISE] = np.log(noise)
+        sd = np.hypot(noise, 0.05 * d[0])
+        exact = 0.0
+        for j in range(len(jobs)):
+            bell = np.exp(-0.5 * ((z - level[0, j]) / sd[j]) ** 2) / sd[j]
+            exact += float(np.log((curve[j] * bell).sum() * STEP))
+        return float(density.ln_likelihood((level, d, x), 1.0)[0]), exact
+
+    noises = np.geomspace(0.06, 0.3, 40)
+    told, exact = np.array([both(s) for s in noises]).T
+    assert told - told[0] == pytest.approx(exact - exact[0], abs=0.12)
+    assert np.abs(np.diff(told)).max() < 2 * np.abs(np.diff(exact)).max() + 0.02
+
+
+def test_how_far_a_job_must_come_to_count_as_one_that_gets_there_rises_with_what_fell() -> None:
+    def fallen(top: float) -> JobObservation:
+        up = np.linspace(START, START + top * (TARGET.score - START), 12)
+        scores = (*map(float, up), *map(float, up[::-1]))
+        return job(256, LRS[7], 0, outcome="diverged", scores=scores, samples=2000, seconds=480.0)
+
+    rises = [rising(64, LRS[3], upto=0.6), rising(256, LRS[3], upto=0.6)]
+
+    def confirmed(top: float) -> float:
+        return weigh_curves([record_of(j, TARGET) for j in [*rises, fallen(top)]], 0.8, True, 0).confirmed
+
+    assert confirmed(0.4) == 0.65
+    assert confirmed(0.75) == pytest.approx(0.85, abs=0.05)
+    assert confirmed(0.99) == 0.95

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.search.jobs import job
-from tests.search.test_belief import BATCH_SIZES, LRS, SPACE, TARGET, rising, true_samples
+from tests.search.test_belief import BATCH_SIZES, LRS, SPACE, TARGET, flat, rising, true_samples
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.new_gpu import NewGpuSearch
@@ -131,3 +131,13 @@ def test_what_a_growing_job_said_since_its_milestone_is_left_out_with_carried_jo
 
     assert seen(9) == seen(11)
     assert seen(9) != seen(12)
+
+
+def test_where_a_cap_ended_a_job_at_the_floor_the_next_one_is_not_another_seed_of_it() -> None:
+    """It would meet the same cap."""
+    capped = timed(flat(1024, LRS[4], outcome="capped"))
+    capped = replace(capped, reason="caps.samples")
+    said = search().propose([*probes(), capped])
+    assert isinstance(said, Proposal)
+    assert said.kind == "run"
+    assert said.point.batch_size != 1024
