@@ -135,9 +135,13 @@ def test_what_a_growing_job_said_since_its_milestone_is_left_out_with_carried_jo
 
 def test_where_a_cap_ended_a_job_at_the_floor_the_next_one_is_not_another_seed_of_it() -> None:
     """It would meet the same cap."""
-    capped = timed(flat(1024, LRS[4], outcome="capped"))
-    capped = replace(capped, reason="caps.samples")
-    said = search().propose([*probes(), capped])
-    assert isinstance(said, Proposal)
-    assert said.kind == "run"
-    assert said.point.batch_size != 1024
+    jobs = probes()
+    met = []
+    for _ in range(3):
+        said = search().propose(jobs)
+        assert isinstance(said, Proposal)
+        assert said.kind == "run"
+        met.append(said.point.batch_size)
+        capped = timed(flat(said.point.batch_size, said.point.lr, outcome="capped"))
+        jobs.append(replace(capped, reason="caps.samples", job_id=f"c{len(jobs)}", seed=said.seed))
+    assert len(set(met)) == 3
