@@ -25,7 +25,7 @@ OUTLIER, BEYOND = 0.05, 0.8
 """Probability that a job is odd: of one below the edge of divergence, of one beyond it."""
 _NOISE_DOF = 4.0
 _FLOOR = 0.004  # sd that no noise goes below: scores are quantised
-_WOBBLE = 0.01  # sd of a curve around the shared shape, however often it is evaluated, in units of the rise
+_WOBBLE = 0.005  # sd of a curve around the shared shape, however often it is evaluated, in units of the rise
 
 
 @dataclass(frozen=True, eq=False)
