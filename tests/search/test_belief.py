@@ -179,7 +179,7 @@ def flat(batch_size: int, lr: float, *, outcome: str, evaluations: int = 60, see
     return job(batch_size, lr, seed, outcome=outcome, scores=scores, samples=2000, seconds=20.0 * evaluations)
 
 
-def test_a_job_that_ended_as_diverged_at_the_floor_does_not_make_the_samples_many() -> None:
+def test_a_job_that_ended_as_diverged_is_believed_also_at_the_floor() -> None:
     """Where it was taken for a slow one, the next hundred jobs were spent beside it."""
     rises = [rising(64, LRS[3], upto=0.6), rising(256, LRS[3], upto=0.6)]
     jobs = [*rises, *(flat(256, LRS[6], outcome="diverged", seed=s) for s in range(2))]

@@ -74,6 +74,10 @@ class CurveBlock:
         q = self.start + self.scale * p
         return np.clip(4 * q * (1 - q), 0.12, 1.0)
 
+    def variance(self, p: Array, ln_noise: Array) -> Array:
+        """Of one evaluation at scaled score p, under a shape's noise; the two broadcast."""
+        return np.asarray(np.exp(2 * ln_noise) * self.noise_factor(p) + _FLOOR**2)
+
 
 @dataclass(frozen=True, eq=False)
 class ShapeEnsemble:
@@ -113,7 +117,7 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
     u_min, u_max = int(low[used].min()) - size, int(low[used].max()) + 2
     u: Array = np.asarray(STEP * np.arange(u_min, u_max + 1), dtype=np.float64)
     exact = height(shapes[:, None, :], u[None])
-    v = np.exp(2 * shapes[:, 4])[:, None] * block.noise_factor(exact) + _FLOOR**2
+    v = block.variance(exact, shapes[:, 4, None])
     # single precision: at its best place a curve's terms are small, elsewhere their third digit does not matter
     p = exact.astype(np.float32)
     inverse, ln_v = {}, {}
@@ -293,8 +297,9 @@ def _residuals(
     wide = shapes[:, None, None, :]
     u = block.ln_n[None] - position[:, :, None]
     p = height(wide, u)
-    noise = np.exp(2 * wide[..., 4]) * block.noise_factor(p) + _FLOOR**2
-    weight = np.sqrt(normal[:, :, None] * block.count / (noise + block.count * _WOBBLE**2))
+    weight = np.sqrt(
+        normal[:, :, None] * block.count / (block.variance(p, wide[..., 4]) + block.count * _WOBBLE**2)
+    )
     by_shape = np.empty((*p.shape, 4))
     for i in range(4):
         moved = shapes.copy()

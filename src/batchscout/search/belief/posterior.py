@@ -165,7 +165,8 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     table = np.empty((*relative.shape, len(NOISE_LEVELS)), np.float32)
     for level, kernel in enumerate(_kernels(len(shape.z))):
         table[..., level] = np.log(relative @ kernel + 1e-30)
-    lost = [bool(f) or r.outcome is Outcome.DIVERGED for r, f in zip(records, fallen, strict=True)]
+    gone = np.array([r.outcome is Outcome.DIVERGED for r in records])
+    lost = fallen | gone
     reach = max(
         (block.risen(r.top) for r, is_lost in zip(records, lost, strict=True) if is_lost), default=0.0
     )
@@ -176,7 +177,6 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
         for r, is_lost in zip(records, lost, strict=True)
     ])  # fmt: skip
     odd = wandering[:, None] - total
-    gone = np.array([r.outcome is Outcome.DIVERGED for r in records])
     table[gone] += np.float32(np.log(FALSE_ALARM))
     # one that is known to diverge may have stayed at the floor, which no walk explains as well as a slow job does
     ln_diverged = np.where(gone[:, None], np.logaddexp(odd, like[..., -1] - total), odd)
@@ -255,7 +255,8 @@ class LawEngine:
         draws, bank = _enough(DRAWS, jobs), self._bank[: _enough(BANK, jobs)]
         level, d = np.empty((2, len(bank), len(density.points)))
         for i, point in enumerate(density.points):
-            if len(self._bank_columns.get(point, ((),))[0]) < len(bank):
+            known = self._bank_columns.get(point)
+            if known is None or len(known[0]) < len(bank):
                 at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
                 self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
             level[:, i], d[:, i] = (column[: len(bank)] for column in self._bank_columns[point])
