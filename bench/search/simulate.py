@@ -82,7 +82,8 @@ class PlayedJob:
 
     def probe_seconds(self) -> float:
         r, p = self.record, self.proposal
-        return r["seconds"][0] / (r["samples"][0] / p.point.batch_size) * (p.updates_limit or 0)
+        first = next(i for i, n in enumerate(r["samples"]) if n > 0)
+        return r["seconds"][first] / (r["samples"][first] / p.point.batch_size) * (p.updates_limit or 0)
 
     def next_seconds(self) -> float:
         """Training seconds until the next thing seen of this job."""

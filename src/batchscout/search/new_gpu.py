@@ -72,6 +72,11 @@ class CarriedState(State):
             carried = tuple(replace(r, weight=self.weight, key=(*r.key, self.weight)) for r in carried)
         return (*carried, *self.own)
 
+    @property
+    def is_misfit(self) -> bool:
+        """Here the check of the transfer says whether the jobs can be trusted."""
+        return False
+
 
 class NewGpuSearch(TimeToTargetSearch):
     """TimeToTargetSearch that begins with the jobs of a finished sweep.

@@ -198,7 +198,7 @@ def own_samples(belief: Belief, posterior: Posterior, record: JobRecord) -> tupl
     block = curve_block([*evidence.records, record], belief.target_score, evidence.block.is_fraction)
     if block.risen(record.top) < CHECK_RISEN:
         return None
-    alone = block.last()
+    alone = block.take([len(evidence.records)]).with_floors(evidence.shape.floor)
     z = lattice(alone)
     like = ln_likelihood(alone, evidence.shape.shapes, z)[0]
     weight = np.exp(like - like.max()).sum(0)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Table = NDArray[np.float32]
 
 PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03)])
 PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6])
@@ -34,6 +35,8 @@ class CurveBlock:
 
     ln_n, y, count  (J, b);   ln_wandering  (J,) log marginal likelihood of each as an outlier
     ln_noise, ln_noise_sd  what is expected of the shape's ln noise, from the curves' own jitter
+    dip     (J,) sd of a job's own floor around the shared one: `floor`, and more where its scores fell below the
+            untrained model's
     beyond  (M, J) share 0 or 1: the M ways in which an edge of divergence may part the jobs, equally likely a priori
     scale, start    raw score = start + scale * y; is_fraction: raw scores are shares in [0, 1], noise is binomial-like
     """
@@ -49,13 +52,19 @@ class CurveBlock:
     beyond: Array
     ln_noise: float
     ln_noise_sd: float
+    dip: Array
+    floor: float = 0.0
 
-    def last(self) -> CurveBlock:
-        """The last job alone, on the same scale."""
+    def take(self, jobs: list[int]) -> CurveBlock:
+        """Some of the jobs, on the same scale."""
         return replace(
-            self, ln_n=self.ln_n[-1:], y=self.y[-1:], count=self.count[-1:], ln_wandering=self.ln_wandering[-1:],
-            ln_last=self.ln_last[-1:], beyond=np.zeros((1, 1)),
+            self, ln_n=self.ln_n[jobs], y=self.y[jobs], count=self.count[jobs], ln_wandering=self.ln_wandering[jobs],
+            ln_last=self.ln_last[jobs], beyond=np.unique(self.beyond[:, jobs], axis=0), dip=self.dip[jobs],
         )  # fmt: skip
+
+    def with_floors(self, sd: float) -> CurveBlock:
+        """The same curves, each job with a floor of its own."""
+        return replace(self, dip=np.hypot(self.dip, sd), floor=sd)
 
     def risen(self, score: float) -> float:
         """Share of the way from the untrained score to the target at a raw score."""
@@ -85,14 +94,21 @@ class ShapeEnsemble:
 
     shapes    (K, 5);  ln_like (J, K, Z) ln likelihood of ln S (density of the curve)
     ln_mass   (J, K) ln of its integral over the lattice; ln_outlier (J,) of the curve as an outlier
+    floor     sd of the jobs' own floors, 0 where they share one
     """
 
     shapes: Array
     z: Array
-    ln_like: Array
+    ln_like: Table
     ln_mass: Array
     ln_outlier: Array
     effective: float
+    floor: float = 0.0
+
+    def take(self, jobs: list[int]) -> ShapeEnsemble:
+        return replace(
+            self, ln_like=self.ln_like[jobs], ln_mass=self.ln_mass[jobs], ln_outlier=self.ln_outlier[jobs]
+        )
 
 
 def height(shapes: Array, u: Array) -> Array:
@@ -104,11 +120,13 @@ def height(shapes: Array, u: Array) -> Array:
     return np.asarray(lo + (hi - lo) * np.exp(-nu * np.logaddexp(0.0, -x)))
 
 
-def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
+def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Table:
     """(J, K, Z) ln likelihood of each job's ln S on the lattice z, under each shape.
 
     The curve is tabulated once per shape on the lattice of u; a bin's position lies between two lattice points, with
     the same fraction for every z, so each bin costs a few passes over (K, Z) and no exponentials.
+
+    A job that dipped has a floor of its own, p - a (1 - p) with a ~ N(0, dip^2), integrated out (Woodbury).
     """
     jobs, bins = block.y.shape
     size = len(z)
@@ -126,10 +144,12 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
         inverse[c], ln_v[c] = (1 / spread).astype(np.float32), np.log(2 * np.pi * spread).astype(np.float32)
     rise = np.diff(p, axis=1)
     position = (block.ln_n - z[0]) / STEP - low
-    out = np.empty((jobs, len(shapes), size))
+    out = np.empty((jobs, len(shapes), size), np.float32)
     total, term = np.empty((2, len(shapes), size), np.float32)
     for j in range(jobs):
         total[:] = 0
+        if block.dip[j]:
+            along, square = np.zeros((2, len(shapes), size), np.float32)
         for b in range(bins):
             c = block.count[j, b]
             if c == 0:
@@ -139,12 +159,19 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Array:
             at = slice(stop - size, stop)
             np.multiply(rise[:, at], np.float32(position[j, b]), out=term)
             term += p[:, at]
+            if block.dip[j]:
+                below = np.maximum(1 - term, 0)
+                along += (term - np.float32(block.y[j, b])) * below * inverse[c][:, at]
+                square += below * below * inverse[c][:, at]
             term -= np.float32(block.y[j, b])
             term *= term
             term *= inverse[c][:, at]
             term += ln_v[c][:, at]
             total += term
-        out[j] = -0.5 * total[:, ::-1]
+        if block.dip[j]:
+            var = np.float32(block.dip[j] ** 2)
+            total += np.log1p(var * square) - var * along**2 / (1 + var * square)
+        np.multiply(total[:, ::-1], np.float32(-0.5), out=out[j])
     return out
 
 
@@ -156,10 +183,11 @@ def lattice(block: CurveBlock) -> Array:
     return STEP * np.arange(low, high + 1)
 
 
-def ln_mass(ln_like: Array) -> Array:
+def ln_mass(ln_like: Table) -> Array:
     """ln of the integral over the lattice (last axis), flat in ln S over one unit-free range."""
     peak = ln_like.max(-1)
-    return np.asarray(peak + np.log(np.exp(ln_like - peak[..., None]).sum(-1) * STEP / 8.0))
+    mass = np.exp(ln_like - peak[..., None]).sum(-1)
+    return np.asarray(peak + np.log(mass * (STEP / 8.0)), np.float64)
 
 
 def ln_evidence(block: CurveBlock, shapes: Array, mass: Array) -> Array:
@@ -200,9 +228,18 @@ def normality(block: CurveBlock, mass: Array) -> Array:
 
 
 def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble:
-    """`size` equally weighted shapes from the posterior. normals: (N, 5) fixed standard normals, N >= 2 size."""
+    """`size` equally weighted shapes from the posterior. normals: (N, 5) fixed standard normals, N >= 2 size.
+
+    Whether jobs share their floor is decided by the evidence at the best mode: where they do not, half-risen jobs say
+    less of their S, and the early updates at a high lr, which may cost before they pay, do not count against it.
+    """
     z = lattice(block)
-    proposals = _modes(block, z)
+    best, proposals = _modes(block, z)
+    if len(block.y) >= LEAST_FOR_FLOORS:
+        loose = block.with_floors(FLOOR_SD)
+        other, loose_proposals = _modes(loose, z)
+        if other > best + FLOORS_PRICE:
+            block, proposals = loose, loose_proposals
     pool_shapes, pool_evidence, pool_ln_q = [], [], []
     rounds, per_round = 3, len(normals) // 3
     for r in range(rounds):
@@ -238,7 +275,7 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
     picked = np.searchsorted(np.cumsum(w), (np.arange(size) + 0.5) / size).clip(0, len(w) - 1)
     shapes = shapes_all[picked]
     like = ln_likelihood(block, shapes, z)
-    return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective)
+    return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective, block.floor)
 
 
 def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> Array:
@@ -255,13 +292,14 @@ def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> A
     return np.asarray(np.logaddexp.reduce(parts, axis=0))
 
 
+LEAST_FOR_FLOORS, FLOOR_SD, FLOORS_PRICE = 3, 0.1, 2.0  # jobs; of the rise; nats
 ANOTHER_MODE, FAR_BELOW = 0.2, 8.0  # difference of ln w; nats
 _STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)])
 
 
-def _modes(block: CurveBlock, z: Array) -> list[tuple[Array, Array]]:
+def _modes(block: CurveBlock, z: Array) -> tuple[float, list[tuple[Array, Array]]]:
     """Modes of the posterior of the shape and their covariances (Gauss-Newton, several starts, odd jobs weighed
-    down): the highest, and the next one where it is another and not far below."""
+    down): the highest, and the next one where it is another and not far below. With the height of the highest."""
     shapes = _STARTS.copy()
     shapes[:, 4] = block.ln_noise
     damping = np.full(len(shapes), 1e-2)
@@ -276,7 +314,8 @@ def _modes(block: CurveBlock, z: Array) -> list[tuple[Array, Array]]:
     best = int(order[0])
     apart = np.abs(shapes[:, 2] - shapes[best, 2]) > ANOTHER_MODE
     rivals = [int(i) for i in order if apart[i] and height_of[best] - height_of[i] < FAR_BELOW]
-    return [(shapes[i], _covariance(block, shapes, position, normal.T, i)) for i in (best, *rivals[:1])]
+    modes = [(shapes[i], _covariance(block, shapes, position, normal.T, i)) for i in (best, *rivals[:1])]
+    return float(height_of[best]), modes
 
 
 def _covariance(block: CurveBlock, shapes: Array, position: Array, normal: Array, i: int) -> Array:
@@ -297,9 +336,9 @@ def _residuals(
     wide = shapes[:, None, None, :]
     u = block.ln_n[None] - position[:, :, None]
     p = height(wide, u)
-    weight = np.sqrt(
-        normal[:, :, None] * block.count / (block.variance(p, wide[..., 4]) + block.count * _WOBBLE**2)
-    )
+    own_floor = block.dip[None, :, None] * np.maximum(1 - p, 0)
+    loose = block.count * (_WOBBLE**2 + own_floor**2)
+    weight = np.sqrt(normal[:, :, None] * block.count / (block.variance(p, wide[..., 4]) + loose))
     by_shape = np.empty((*p.shape, 4))
     for i in range(4):
         moved = shapes.copy()
@@ -359,6 +398,7 @@ def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array
     """ln of the noise that the residuals show, shrunk to the prior's by a few pseudo-observations."""
     u = block.ln_n[None] - position[:, :, None]
     p = height(shapes[:, None, None, :], u)
+    normal = normal * (block.dip <= block.floor)  # what an own floor explains is no noise
     weight = normal[:, :, None] * (block.count > 0)
     squares = (weight * block.count * (block.y - p) ** 2 / block.noise_factor(p)).sum((1, 2))
     jobs = normal.sum(1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from batchscout.search.belief.curve_shape import (
     fit_shapes,
 )
 from batchscout.search.belief.law import LawPrior
+from batchscout.search.belief.misfit import Misfit, find_misfit
 from batchscout.search.belief.particles import Cloud, lead
 from batchscout.search.belief.records import JobRecord, start_score
 from batchscout.search.belief.wandering import has_fallen, ln_wandering
@@ -44,6 +45,10 @@ PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
 CONFIRMED, BEYOND_REACH, MOST_CONFIRMED = 0.65, 0.1, 0.95
+ENOUGH = 0.4  # share of the draws that must count where a job is left out
+LEAST_DIP, LEAST_RISE = 0.05, 0.1  # of the rise
+TOLD = 0.2  # sd of ln S up to which a job's own curve says it
+ODD_CURVE = 0.05  # prior that a curve is not of the shared shape
 FAR_SD = 0.05  # sd of ln S per octave from the best lr, on top of the noise between seeds
 
 
@@ -71,6 +76,14 @@ class Evidence:
     fallen: NDArray[np.bool_]
     confirmed: float = CONFIRMED
 
+    def take(self, jobs: list[int]) -> Evidence:
+        """What some of the jobs say, under the shapes of all."""
+        return replace(
+            self, records=tuple(self.records[j] for j in jobs), block=self.block.take(jobs),
+            shape=self.shape.take(jobs), table=self.table[jobs], ln_diverged=self.ln_diverged[jobs],
+            ln_odd=self.ln_odd[jobs], fallen=self.fallen[jobs],
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
@@ -90,6 +103,53 @@ class Posterior:
         """(P, n) ln S and the probability of diverging at each point."""
         level, d = self.prior.ln_samples(self.x[:, : law.SIZE], batch, log2_lr)
         return level, divergence(d, self.x[:, law.EDGE, None])
+
+    @cached_property
+    def told(self) -> tuple[tuple[JobRecord, float, float], ...]:
+        """Jobs of the shared shape whose own curve says ln S, with its mean and sd; no law is asked."""
+        evidence = self.evidence
+        if evidence is None:
+            return ()
+        level, sd = _levels(evidence)
+        usual = evidence.shape.ln_mass.max(1) > np.log(ODD_CURVE) + evidence.block.ln_wandering
+        is_told = usual & (sd < TOLD) & ~evidence.fallen
+        return tuple(
+            (r, float(level[j]), float(sd[j]))
+            for j, r in enumerate(evidence.records)
+            if is_told[j] and r.outcome is not Outcome.DIVERGED
+        )
+
+    @cached_property
+    def misfit(self) -> Misfit:
+        """Whether the jobs that say ln S show a pattern beside the law (its median over the draws)."""
+        if not self.told:
+            return Misfit()
+        records, level, sd = zip(*self.told, strict=True)
+        batch, log2_lr = np.array([float(r.batch_size) for r in records]), np.log2([r.lr for r in records])
+        by_law, _ = self.ln_samples(batch, log2_lr)
+        return find_misfit(batch, log2_lr, np.array(level) - np.median(by_law, axis=0), np.array(sd))
+
+    def without(self, job_id: str) -> Posterior | None:
+        """What is believed if one job is left out, its draws weighed by what that job did not have to say.
+
+        None where it had so much to say that too few of the draws would count (importance weights, their effective
+        number below a share of ENOUGH): that belief has to be formed from the other jobs.
+        """
+        if self.evidence is None or len(self.evidence.records) < 2:
+            return None
+        ids = [r.job_id for r in self.evidence.records]
+        j = ids.index(job_id)
+        alone = _LawDensity(self.prior, self.evidence.take([j]))
+        level, d = self.prior.ln_samples(self.x[:, : law.SIZE], alone.batch, alone.log2_lr)
+        said = alone.ln_each((level, d, self.x), 1.0) @ alone.counts_for
+        weight = np.exp(said.min() - said)
+        weight /= weight.sum()
+        draws = len(weight)
+        if 1 / (weight**2).sum() < ENOUGH * draws:
+            return None
+        pick = np.searchsorted(np.cumsum(weight), (np.arange(draws) + 0.5) / draws).clip(0, draws - 1)
+        others = self.evidence.take([i for i in range(len(ids)) if i != j])
+        return replace(self, x=self.x[pick], evidence=others)
 
 
 def divergence(d: Array, edge: Array) -> Array:
@@ -116,7 +176,17 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
     ])  # fmt: skip
     return CurveBlock(
         ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise, ln_noise_sd,
+        np.array([_dip((r.score - start) / scale, float(np.exp(ln_noise))) for r in records]),
     )  # fmt: skip
+
+
+def _dip(level: Array, noise: float) -> float:
+    """How far scaled scores fell below the untrained model before they were highest; 0 where noise explains it.
+
+    The first updates at a high lr may break what a trained start could do, before the job recovers.
+    """
+    depth = -float(level[: int(level.argmax()) + 1].min())
+    return depth if depth > max(3 * noise, LEAST_DIP) else 0.0
 
 
 def _noise_of(records: Sequence[JobRecord], scale: float) -> tuple[float, float]:
@@ -152,6 +222,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     """Evidence of all jobs that have a curve (at least one record with scores)."""
     block = curve_block(records, target, is_fraction)
     shape = fit_shapes(block, size=_enough(SHAPES, len(records)), normals=_shape_normals(seed))
+    block = block.with_floors(shape.floor)
     fallen = np.array([is_fallen(r, shape.shapes, block) for r in records])
     like, mass, wandering = shape.ln_like, shape.ln_mass.copy(), block.ln_wandering
     like = like.copy()
@@ -160,8 +231,8 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
             direct = _direct_crossing(shape.z, r.ln_crossing) + wandering[j]
             like[j] = np.logaddexp(np.log(0.9) + like[j], np.log(0.1) + direct)
             mass[j] = np.logaddexp(np.log(0.9) + mass[j], np.log(0.1) + wandering[j])
-    total = np.logaddexp(mass, np.log(0.05) + wandering[:, None])
-    relative = np.exp(np.clip(like - total[..., None], -700, 60)).astype(np.float32)
+    total = np.logaddexp(mass, np.log(ODD_CURVE) + wandering[:, None])
+    relative = np.exp(np.clip(like - total[..., None].astype(np.float32), -80, 60))
     table = np.empty((*relative.shape, len(NOISE_LEVELS)), np.float32)
     for level, kernel in enumerate(_kernels(len(shape.z))):
         table[..., level] = np.log(relative @ kernel + 1e-30)
@@ -194,7 +265,12 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
 
 
 def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
-    """Whether a job has fallen, by the noise of the shapes (K, 5), and at least by a hundredth of the rise."""
+    """Whether a job has fallen, by the noise of the shapes (K, 5), and at least by a hundredth of the rise.
+
+    One that never rose has nothing to fall from: it may be in the dip that others recovered from.
+    """
+    if block.risen(record.top) < LEAST_RISE:
+        return False
     noise = float(np.median(np.exp(shapes[:, 4]))) * block.scale
     return has_fallen(record, max(noise, 0.01 * block.scale), block.scale)
 
@@ -351,9 +427,13 @@ class _LawDensity:
         return level + (x[:, law.S_MIN] - mean)[:, None], d, x
 
     def ln_likelihood(self, features: tuple[Array, Array, Array], stage: float) -> Array:
+        power = self.start_power + (1 - self.start_power) * min(1.0, 1.5 * stage)
+        return np.asarray(power * (self.ln_each(features, stage) @ self.counts_for))
+
+    def ln_each(self, features: tuple[Array, Array, Array], stage: float) -> Array:
+        """(P, J) of each job."""
         level, d, x = features
         blur = BLUR * (1 - stage) ** 2
-        power = self.start_power + (1 - self.start_power) * min(1.0, 1.5 * stage)
         k = x[:, law.SIZE].astype(int)[:, None]
         width = np.hypot(law.EDGE_WIDTH, 0.7 * blur)
         diverges = 1 / (1 + np.exp(-np.clip((d - x[:, law.EDGE, None]) / width, -40, 40)))[:, self.point_of]
@@ -372,7 +452,7 @@ class _LawDensity:
         )
         odd, lost = self.odd[self.jobs, k], self.lost[self.jobs, k]
         each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
-        return np.asarray(power * (np.log(each) @ self.counts_for))
+        return np.asarray(np.log(each))
 
     def _between(self, k: Index, i: Index, share: Array, noise: Index, noise_share: Array) -> Array:
         """(P, J) ln density between lattice points i and i + 1, and noise levels noise and noise + 1."""

@@ -33,6 +33,7 @@ class JobRecord:
     is_done     the job cannot be continued
     flicker     sd of one evaluation as its neighbours show it: median of |differences|, 0 from fewer than four
     jitter      sd of one evaluation as second differences show it, a steady rise left out; 0 from fewer than five
+    untrained   score of the model before the first update, None where the job did not evaluate it
     weight      of its evidence on the law: less than 1 where it may come from another world
     """
 
@@ -53,6 +54,7 @@ class JobRecord:
     seconds: float
     flicker: float = 0.0
     jitter: float = 0.0
+    untrained: float | None = None
     weight: float = 1.0
 
     @property
@@ -87,9 +89,11 @@ def record_of(job: JobObservation, target: Target, evaluations: int | None = Non
     curve = job.curve
     if curve is None:
         n = y = np.empty(0)
-        updates, seconds = 0, 0.0
+        updates, seconds, untrained = 0, 0.0, None
     else:
         n, y = np.asarray(curve.samples, float), sign * np.asarray(curve.score, float)
+        before = y[np.isfinite(y) & (n == 0)]
+        untrained = float(before[0]) if len(before) else None
         usable = np.isfinite(y) & (n > 0)
         n, y = n[usable][:evaluations], y[usable][:evaluations]
         updates, seconds = int(curve.total_updates), float(curve.total_seconds)
@@ -109,6 +113,7 @@ def record_of(job: JobObservation, target: Target, evaluations: int | None = Non
     return JobRecord(
         key, job.job_id, job.point.batch_size, job.point.lr, job.seed, job.outcome, ln_n, score, count, top, last,
         crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds, _flicker(y), _jitter(y),
+        untrained,
     )  # fmt: skip
 
 
@@ -167,6 +172,10 @@ def _isotonic(y: Array) -> Array:
 
 
 def start_score(records: Sequence[JobRecord]) -> float | None:
-    """Score of the untrained model: a low quantile of the first scores (a diverging job may start high)."""
+    """Score of the untrained model: as measured, else a low quantile of the first scores (a diverging job may start
+    high)."""
+    measured = [r.untrained for r in records if r.untrained is not None and len(r.score)]
+    if measured:
+        return float(np.median(measured))
     first = [r.score[0] for r in records if len(r.score)]
     return float(np.quantile(first, 0.25)) if first else None

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, record_of
@@ -32,6 +33,10 @@ INEXACT = 0.06
 """sd of ln S between the world and any law of the family, where they agree at the points that were run."""
 TIE = 0.05
 """A batch size that is faster than the recommended one with at least this probability cannot be told from it."""
+MISFIT = (
+    "the jobs follow no law of the family: recommended is the fastest of the measured settings, those around it were "
+    "measured, too"
+)
 TOGETHER = 3
 """Later probes in one allocation, at most: each makes the others worth less."""
 
@@ -58,6 +63,8 @@ class TimeToTargetSearch:
             return probe
         if self._is_settled(state):
             return self._confirm(state)
+        if state.is_misfit:
+            return self._descend(state)
         choice = choose(state, self.settings, self._rng(state), self._may_go_on)
         if choice is None:
             return None if state.running else Finished("every allowed point has been tried")
@@ -68,13 +75,17 @@ class TimeToTargetSearch:
     def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
         if job.kind == "probe":
             return None
-        s = self.settings
         is_alone = self.context.slots == 1
         if not is_alone and self._is_over(self._state(jobs), job):
             return "the recommendation is settled without it"
         if job.curve is None:
             return None
         belief = self._state([j for j in jobs if j.job_id != job.job_id] if is_alone else jobs)
+        return self._why_stop(job, jobs, belief)
+
+    def _why_stop(self, job: JobObservation, jobs: Sequence[JobObservation], belief: State) -> str | None:
+        """belief: from the other jobs, or from all with this one as it was a little earlier."""
+        s = self.settings
         record = record_of(job, self.context.target)
         if record.evaluations < 2:
             return None
@@ -107,6 +118,8 @@ class TimeToTargetSearch:
         state = self._state(jobs)
         if not any(len(r.score) for r in state.records):
             return None
+        if state.is_misfit:
+            return self._measured(state)
         view, best = state.prospects, state.best
         point = state.points[best]
         ln_t = view.ln_seconds[:, best]
@@ -127,6 +140,21 @@ class TimeToTargetSearch:
             point, float(middle), (float(low), float(high)), samples, samples / float(middle),
             near_ties=tuple(ties), probability_best=float((winner == point.batch_size).mean()),
             expected_regret=float(view.mean_regret[best]),
+        )  # fmt: skip
+
+    def _measured(self, state: State) -> Recommendation:
+        """The fastest of the measured settings, with what the jobs there say."""
+        best = state.best
+        point, (ln_t, sd) = state.points[best], state.measured[best]
+        slower = {i: (m - ln_t, float(np.hypot(s, sd))) for i, (m, s) in state.measured.items() if i != best}
+        tied = {state.points[i].batch_size for i, (off, s) in slower.items() if norm.cdf(-off / s) >= TIE}
+        width = 1.645 * float(np.hypot(sd, INEXACT))
+        seconds = float(np.exp(ln_t))
+        column = int(np.searchsorted(state.update_time.batch_sizes, point.batch_size))
+        throughput = float(point.batch_size / np.exp(state.update_time.mean[column]))
+        return Recommendation(
+            point, seconds, (seconds * float(np.exp(-width)), seconds * float(np.exp(width))), seconds * throughput,
+            throughput, near_ties=tuple(sorted(tied | {point.batch_size})), warnings=(MISFIT,),
         )  # fmt: skip
 
     def _misfit(self, state: State, point: Point, ln_samples: float) -> float:
@@ -152,13 +180,34 @@ class TimeToTargetSearch:
             return Proposal("run", point, choice.resume.seed, words, resume=choice.resume.job_id)
         return Proposal("run", point, state.seeds_left(point)[0], words)
 
+    def _descend(self, state: State) -> Proposal | Finished | None:
+        """No law describes the jobs: measure around the fastest of them."""
+        around = state.unmeasured_around(state.best)
+        if not around:
+            return (
+                None if state.running else Finished("every allowed setting around the fastest has been tried")
+            )
+        view = state.prospects
+        i = min(
+            around,
+            key=lambda i: (float(np.median(view.ln_seconds[:, i]) + 2 * view.diverges[:, i].mean()), i),
+        )
+        words = (
+            f"the jobs follow no law of the family: beside the fastest of them, {state.points[state.best]}"
+        )
+        return Proposal("run", state.points[i], state.seeds_left(state.points[i])[0], words)
+
     def _may_go_on(self, state: State, record: JobRecord, kind: Kind = "run") -> bool:
         """Whether a stopped job would not be stopped again at once, with what it has shown by now."""
-        going = [
+        jobs = [
             replace(j, outcome=Outcome.RUNNING, reason="", kind=kind) if j.job_id == record.job_id else j
             for j in state.jobs
         ]
-        return self.stop(next(j for j in going if j.job_id == record.job_id), going) is None
+        job = next(j for j in jobs if j.job_id == record.job_id)
+        others = None
+        if self.context.slots == 1 and (posterior := state.posterior.without(record.job_id)):
+            others = replace(state, jobs=tuple(j for j in jobs if j is not job), cut=None, given=posterior)
+        return (self.stop(job, jobs) if others is None else self._why_stop(job, jobs, others)) is None
 
     def _stopped(self, job: JobObservation, jobs: Sequence[JobObservation]) -> State:
         """As if the job were stopped now, or at its last milestone."""
@@ -170,7 +219,7 @@ class TimeToTargetSearch:
         if self.context.slots > 1:
             return belief.points[belief.best] == job.point
         rank = np.argsort(belief.prospects.mean_regret, kind="stable")[:3]
-        if job.point not in [belief.points[i] for i in rank]:
+        if job.point not in [belief.points[i] for i in (*rank, belief.best)]:
             return False
         after = self._stopped(job, jobs)
         if not self._is_settled(after):
@@ -305,6 +354,8 @@ class TimeToTargetSearch:
 
     def _is_good_enough(self, state: State) -> bool:
         """Whether the recommendation loses as little as the tolerance asks, given that it does not diverge."""
+        if state.is_misfit:
+            return not state.unmeasured_around(state.best)
         view, best, s = state.prospects, state.best, self.settings
         kept = view.diverges[:, best] < 0.5
         regret = view.regret[kept if kept.mean() >= 0.3 else slice(None), best]
@@ -318,6 +369,8 @@ class TimeToTargetSearch:
         if any(r.is_reached for r in here):
             if state.running_jobs:
                 return None
+            if state.is_misfit:
+                return Finished("the fastest of the measured settings; those around it are slower")
             regret = state.prospects.regret[:, state.best]
             bad = float((regret > 2 * self.context.tolerance).mean())
             return Finished(

@@ -25,6 +25,9 @@ from batchscout.search.protocol import JobObservation, Point, SearchContext
 
 Array = NDArray[np.float64]
 
+STEPS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1))
+"""From a setting to its neighbours: steps in batch size and in lr."""
+
 
 @dataclass(frozen=True, eq=False)
 class State:
@@ -34,6 +37,7 @@ class State:
     is_coarse               running jobs count with their curves up to the last milestone, so that the belief is
                             formed anew now and then, not at every evaluation of each
     cut                     job whose curve counts so, too
+    given                   the posterior, where it is known without being formed from the records
     """
 
     context: SearchContext
@@ -42,6 +46,7 @@ class State:
     points: tuple[Point, ...]
     is_coarse: bool = False
     cut: str | None = None
+    given: Posterior | None = None
 
     @cached_property
     def own(self) -> tuple[JobRecord, ...]:
@@ -100,16 +105,57 @@ class State:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return self.belief.posterior(self.records)
+        return self.belief.posterior(self.records) if self.given is None else self.given
 
     @cached_property
     def prospects(self) -> Prospects:
         return prospects(self.posterior, self.update_time, self.batch, self.log2_lr, self.allowed)
 
     @cached_property
+    def is_misfit(self) -> bool:
+        """Whether the world is not of the belief's family: then what was measured decides, point by point."""
+        return self.posterior.misfit.is_noticed and bool(self.measured)
+
+    @cached_property
+    def measured(self) -> dict[int, tuple[float, float]]:
+        """Index of each point whose jobs say their S → ln seconds there by these jobs alone, and its sd."""
+        found: dict[int, list[tuple[float, float]]] = {}
+        noise = float(np.median(self.posterior.noise))
+        for record, ln_samples, sd in self.posterior.told:
+            point = Point(record.batch_size, record.lr)
+            if point in self.points and self.allowed[i := self.points.index(point)]:
+                found.setdefault(i, []).append((ln_samples, sd**2 + noise**2))
+        out = {}
+        for i, each in found.items():
+            precision = np.array([1 / v for _, v in each])
+            mean = float(np.average([m for m, _ in each], weights=precision))
+            column = int(np.searchsorted(self.update_time.batch_sizes, self.batch[i]))
+            ln_update, update_sd = self.update_time.mean[column], self.update_time.sd[column]
+            sd = float(np.hypot(1 / np.sqrt(precision.sum()), update_sd))
+            out[i] = (mean + float(ln_update) - float(np.log(self.batch[i])), sd)
+        return out
+
+    @cached_property
     def best(self) -> int:
-        """Index of the point with the least expected regret."""
+        """Index of the point with the least expected regret; where no law fits, of the fastest one measured."""
+        if self.is_misfit:
+            return min(self.measured, key=lambda i: (self.measured[i][0], i))
         return int(np.argmin(self.prospects.mean_regret))
+
+    def unmeasured_around(self, i: int) -> list[int]:
+        """Settings one step from point i in batch size, lr or both (the best lr rises with the batch size), and the one
+        that the law takes for the best, where no job has run."""
+        lrs, here = sorted({p.lr for p in self.points}), self.points[i]
+        b, lr = self.batch_sizes.index(here.batch_size), lrs.index(here.lr)
+        around = {(b + db, lr + dlr) for db, dlr in STEPS}
+        ran = {j.point for j in self.jobs if j.kind != "probe"}
+        by_law = int(np.argmin(self.prospects.mean_regret))
+        return [
+            k
+            for k, p in enumerate(self.points)
+            if (k == by_law or (self.batch_sizes.index(p.batch_size), lrs.index(p.lr)) in around)
+            and p not in ran and self.allowed[k] and self.seeds_left(p)
+        ]  # fmt: skip
 
     def seeds_left(self, point: Point) -> list[int]:
         """Seeds not yet used at a point and allowed there."""

@@ -50,7 +50,7 @@ def look_at(
     evidence = belief.evidence
     known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
     block = curve_block([*known, record], target_score, is_fraction)
-    own = block.last()
+    own = block.take([len(known)]).with_floors(0.0 if evidence is None else evidence.shape.floor)
     z = lattice(own)
     like = ln_likelihood(own, shapes, z)[0]
     batch, lr2 = np.array([float(record.batch_size)]), np.array([np.log2(record.lr)])
