@@ -11,6 +11,7 @@ sampled by adaptive importance sampling on the exact marginal likelihood, in whi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -336,16 +337,27 @@ def _residuals(
     wide = shapes[:, None, None, :]
     u = block.ln_n[None] - position[:, :, None]
     p = height(wide, u)
-    own_floor = block.dip[None, :, None] * np.maximum(1 - p, 0)
-    loose = block.count * (_WOBBLE**2 + own_floor**2)
-    weight = np.sqrt(normal[:, :, None] * block.count / (block.variance(p, wide[..., 4]) + loose))
+    inverse = block.count / (block.variance(p, wide[..., 4]) + block.count * _WOBBLE**2)
+    weight = np.sqrt(normal[:, :, None] * inverse)
+    white = _without_floor(block, p, inverse)
     by_shape = np.empty((*p.shape, 4))
     for i in range(4):
         moved = shapes.copy()
         moved[:, i] += 1e-4
-        by_shape[..., i] = (height(moved[:, None, None, :], u) - p) / 1e-4
-    by_position = -(height(wide, u + 1e-4) - p) / 1e-4
-    return weight * (block.y - p), weight[..., None] * by_shape, weight * by_position
+        by_shape[..., i] = white((height(moved[:, None, None, :], u) - p) / 1e-4)
+    by_position = -white((height(wide, u + 1e-4) - p) / 1e-4)
+    return weight * white(block.y - p), weight[..., None] * by_shape, weight * by_position
+
+
+def _without_floor(block: CurveBlock, p: Array, inverse: Array) -> Callable[[Array], Array]:
+    """Takes out of (s, J, b) residuals what floors of the jobs' own explain at heights p: with the weights `inverse`
+    their squares are then those of the covariance diag(1 / inverse) + dip^2 g g', g = 1 - p."""
+    if not block.dip.any():
+        return lambda x: x
+    g = np.maximum(1 - p, 0)
+    square = (g * g * inverse).sum(-1, keepdims=True) + 1e-12
+    share = (1 - 1 / np.sqrt(1 + block.dip[:, None] ** 2 * square)) / square
+    return lambda x: np.asarray(x - g * share * (x * g * inverse).sum(-1, keepdims=True))
 
 
 def _schur(residual: Array, by_shape: Array, by_position: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -398,9 +410,10 @@ def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array
     """ln of the noise that the residuals show, shrunk to the prior's by a few pseudo-observations."""
     u = block.ln_n[None] - position[:, :, None]
     p = height(shapes[:, None, None, :], u)
-    normal = normal * (block.dip <= block.floor)  # what an own floor explains is no noise
     weight = normal[:, :, None] * (block.count > 0)
-    squares = (weight * block.count * (block.y - p) ** 2 / block.noise_factor(p)).sum((1, 2))
+    inverse = block.count / (block.variance(p, shapes[:, 4, None, None]) + block.count * _WOBBLE**2)
+    off = _without_floor(block, p, inverse)(block.y - p)
+    squares = (weight * block.count * off**2 / block.noise_factor(p)).sum((1, 2))
     jobs = normal.sum(1)
     free = np.maximum(weight.sum((1, 2)) - jobs - np.minimum(3, jobs * 2), 0.3 * weight.sum((1, 2)))
     prior = np.exp(2 * block.ln_noise)

@@ -1,0 +1,176 @@
+"""Where the belief's own assumptions are in doubt: jobs with floors of their own, dips, a world of no law."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.search.jobs import job
+from tests.search.test_belief import BATCH_SIZES, LRS, START, TARGET, believe, rising, true_samples
+
+from batchscout.search.belief import record_of
+from batchscout.search.belief.curve_shape import CurveBlock, height, lattice, ln_likelihood
+from batchscout.search.belief.misfit import LENGTH, find_misfit
+from batchscout.search.belief.posterior import LawEngine, weigh_curves
+from batchscout.search.protocol import JobObservation, Point, SearchContext, Space
+from batchscout.search.time_to_target import TimeToTargetSearch
+
+
+def lowered(one: JobObservation, depth: float, *, untrained: float | None = None) -> JobObservation:
+    """The same job with its floor `depth` of the rise lower, the target where it was."""
+    assert one.curve is not None
+    score = one.curve.score
+    score = np.clip(
+        score - depth * (TARGET.score - START) * (TARGET.score - score) / (TARGET.score - START), 0, 1
+    )
+    n, seconds = one.curve.samples, one.curve.seconds
+    if untrained is not None:
+        n, seconds, score = np.r_[0, n], np.r_[0.0, seconds], np.r_[untrained, score]
+    curve = replace(
+        one.curve, samples=n, score=score, seconds=seconds, sampling_seconds=0.5 * seconds, score_n=None
+    )
+    return replace(one, curve=curve)
+
+
+def spread_of(jobs: list[JobObservation]) -> tuple[float, np.ndarray, np.ndarray]:
+    """The sd of the floors that is believed; error of ln S of each job, from its own curve, and its sd."""
+    evidence = weigh_curves([record_of(j, TARGET) for j in jobs], TARGET.score, True, 0)
+    weight = np.exp(evidence.shape.ln_like - evidence.shape.ln_like.max((1, 2), keepdims=True)).sum(1)
+    weight /= weight.sum(1, keepdims=True)
+    mean = weight @ evidence.shape.z
+    sd = np.sqrt((weight * (evidence.shape.z - mean[:, None]) ** 2).sum(1))
+    true = np.log([true_samples(j.point.batch_size, j.point.lr) for j in jobs])
+    return evidence.shape.floor, mean - true, sd
+
+
+def test_jobs_whose_floors_differ_are_seen_to_and_their_samples_are_still_read_aright() -> None:
+    rng = np.random.default_rng(4)
+    jobs = [rising(b, lr, upto=0.5, every=1000) for b in BATCH_SIZES[1:7] for lr in LRS[3:5]]
+    shared = [lowered(j, 0.0, untrained=START) for j in jobs]
+    floor, _, sure = spread_of(shared)
+    assert floor == 0
+    own = [lowered(j, d, untrained=START) for j, d in zip(jobs, rng.normal(0, 0.15, len(jobs)), strict=True)]
+    floor, error, sd = spread_of(own)
+    assert floor > 0
+    assert np.abs(error).max() < 0.2
+    assert np.median(sd) > np.median(sure), "a curve says less of its samples where it may start anywhere"
+
+
+def test_a_job_that_dips_before_it_rises_is_no_diverging_one() -> None:
+    """Our own trainer at a high lr: from 0.39 down to 0.15, then up to the target sooner than the others."""
+    others = [lowered(rising(b, LRS[3], upto=0.5), 0.0, untrained=START) for b in (64, 256, 512)]
+    dipped = lowered(rising(256, LRS[5], upto=0.5, seed=1), 0.14, untrained=START)
+    assert dipped.curve is not None
+    assert dipped.curve.score[1] < START - 0.05
+    evidence = weigh_curves([record_of(j, TARGET) for j in (*others, dipped)], TARGET.score, True, 0)
+    assert evidence.block.start == START, "measured before the first update"
+    assert evidence.block.dip[3] > 0
+    assert not evidence.fallen.any()
+    assert evidence.shape.ln_mass[3].max() > evidence.block.ln_wandering[3] + 2
+
+
+def test_the_likelihood_of_an_own_floor_is_the_integral_over_it() -> None:
+    """Against brute force: the floor on a grid, each with its Gaussian weight."""
+    n = np.log(np.arange(1, 13) * 2000.0)[None]
+    shapes = np.array([[0.02, -1.5, -0.9, 0.1, -3.2]])
+    y = height(shapes[0], n - np.log(40_000)) - 0.1
+    block = CurveBlock(
+        n,
+        y,
+        np.ones_like(n),
+        np.zeros(1),
+        n[:, -1],
+        1.0,
+        0.0,
+        False,
+        np.zeros((1, 1)),
+        -3.2,
+        0.5,
+        np.zeros(1),
+    )
+    sd, z = 0.2, lattice(block)
+    told = ln_likelihood(block.with_floors(sd), shapes, z)[0, 0]
+    floors = np.linspace(-6 * sd, 6 * sd, 2001)
+    p = height(shapes[0], n[0] - z[:, None])
+    v = np.exp(-6.4) + 0.004**2 + 0.005**2  # noise, quantisation, wobble
+    off = y[0] - (p[None] - floors[:, None, None] * np.maximum(1 - p[None], 0))
+    each = -0.5 * (off**2 / v + np.log(2 * np.pi * v)).sum(-1) - 0.5 * (floors[:, None] / sd) ** 2
+    exact = np.logaddexp.reduce(each, axis=0) + np.log((floors[1] - floors[0]) / (sd * np.sqrt(2 * np.pi)))
+    near = exact > exact.max() - 40
+    assert told[near] == pytest.approx(exact[near], abs=0.3)
+    assert abs(z[told.argmax()] - z[exact.argmax()]) < 0.06
+
+
+def off_the_law(seed: int, pattern: float) -> tuple[np.ndarray, ...]:
+    """12 jobs, 7 % noise between seeds, 5 % of their own; a pattern of this sd drawn from the Gaussian process."""
+    rng = np.random.default_rng(seed)
+    batch, log2_lr = 2.0 ** rng.integers(4, 11, 12), rng.integers(-16, -10, 12).astype(float)
+    along, across = np.log2(batch)[:, None] - np.log2(batch), log2_lr[:, None] - log2_lr
+    r = np.sqrt(3) * np.hypot(along / LENGTH[0], across / LENGTH[1])
+    cov = pattern**2 * (1 + r) * np.exp(-r) + (0.07**2 + 0.05**2) * np.eye(12)
+    return batch, log2_lr, rng.multivariate_normal(np.zeros(12), cov), np.full(12, 0.05)
+
+
+def test_a_pattern_beside_the_law_is_noticed_and_noise_between_seeds_is_not() -> None:
+    assert sum(find_misfit(*off_the_law(seed, 0.0)).is_noticed for seed in range(60)) <= 3
+    assert sum(find_misfit(*off_the_law(seed, 0.4)).is_noticed for seed in range(60)) >= 54
+    assert not find_misfit(*(a[:5] for a in off_the_law(0, 2.0))).is_noticed, "five jobs show no pattern"
+
+
+def test_one_job_left_out_by_weights_is_the_belief_of_the_others() -> None:
+    jobs = [rising(b, lr, upto=0.5) for b in BATCH_SIZES[1:7] for lr in LRS[2:7]]
+    belief, records = believe(jobs)
+    thinned = belief.posterior(records).without(records[2].job_id)
+    assert thinned is not None
+    assert thinned.evidence is not None
+    assert [r.job_id for r in thinned.evidence.records] == [r.job_id for r in records if r is not records[2]]
+    # drawn anew from the other jobs' own likelihoods, under the same shapes
+    cloud = LawEngine(belief.prior, 0).draw(thinned.evidence)
+    batch, lr2 = np.array([64.0, 256.0, 1024.0]), np.full(3, np.log2(LRS[4]))
+    told = thinned.ln_samples(batch, lr2)[0]
+    exact = replace(thinned, x=cloud.x).ln_samples(batch, lr2)[0]
+    assert np.median(told, axis=0) == pytest.approx(np.median(exact, axis=0), abs=0.03)
+    assert told.std(0) == pytest.approx(exact.std(0), rel=0.4)
+
+
+def test_a_job_that_says_all_there_is_cannot_be_left_out_by_weights() -> None:
+    belief, records = believe([rising(128, LRS[4], upto=0.6), rising(128, LRS[1], upto=0.1)])
+    assert belief.posterior(records).without(records[0].job_id) is None
+
+
+def hump(point: Point) -> float:
+    """What no law of the family shows: batch sizes around 128 need up to five times the samples of their neighbours."""
+    return true_samples(point.batch_size, point.lr) * (
+        1 + 4 * np.exp(-(np.log2(point.batch_size / 128) ** 2))
+    )
+
+
+def arrived(point: Point, seed: int) -> JobObservation:
+    """A job that ran to the target, an update of any size in 0.1 s and 1 ms a sample."""
+    total = hump(point) * (1 + 0.02 * np.random.default_rng([point.batch_size, seed]).normal())
+    n = np.arange(1, 41) * total / 40
+    share = (TARGET.score - START) / (0.93 - START)
+    p = START + (0.93 - START) / (1 + np.exp(-(np.log(n / total) / 0.38 + np.log(share / (1 - share)))))
+    scores = (*(float(s) for s in p[:-1]), 0.805)
+    seconds = total / point.batch_size * (0.1 + 0.001 * point.batch_size)
+    return job(point.batch_size, point.lr, seed, scores=scores, samples=round(total / 40), seconds=seconds)
+
+
+def test_where_no_law_fits_the_fastest_measured_setting_is_recommended_and_its_neighbours_are_run() -> None:
+    space = Space(BATCH_SIZES, LRS[2:6], seeds=2)
+    search = TimeToTargetSearch(SearchContext(space, TARGET))
+    jobs = [arrived(Point(b, LRS[4]), s) for b in BATCH_SIZES for s in range(2)]
+    answer = search.recommend(jobs)
+    assert answer is not None
+    assert any("no law" in w for w in answer.warnings)
+    fastest = min(jobs, key=lambda j: j.seconds)
+    assert answer.point.batch_size == fastest.point.batch_size
+    assert answer.interval is not None
+    assert answer.interval[0] < fastest.seconds < answer.interval[1]
+    assert answer.expected_regret is None
+    proposal = search.propose(jobs)
+    assert proposal is not None
+    assert "no law" in proposal.explanation
+    around = [Point(b, lr) for b in BATCH_SIZES for lr in (LRS[3], LRS[4], LRS[5])]
+    assert proposal.point in around  # type: ignore[union-attr]
