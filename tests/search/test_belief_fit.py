@@ -13,7 +13,7 @@ from batchscout.search.belief import record_of
 from batchscout.search.belief.curve_shape import CurveBlock, height, lattice, ln_likelihood
 from batchscout.search.belief.misfit import LENGTH, find_misfit
 from batchscout.search.belief.posterior import LawEngine, weigh_curves
-from batchscout.search.protocol import JobObservation, Point, SearchContext, Space
+from batchscout.search.protocol import JobObservation, Point, Proposal, SearchContext, Space
 from batchscout.search.time_to_target import TimeToTargetSearch
 
 
@@ -158,19 +158,21 @@ def arrived(point: Point, seed: int) -> JobObservation:
 
 
 def test_where_no_law_fits_the_fastest_measured_setting_is_recommended_and_its_neighbours_are_run() -> None:
-    space = Space(BATCH_SIZES, LRS[2:6], seeds=2)
-    search = TimeToTargetSearch(SearchContext(space, TARGET))
-    jobs = [arrived(Point(b, LRS[4]), s) for b in BATCH_SIZES for s in range(2)]
+    search = TimeToTargetSearch(SearchContext(Space(BATCH_SIZES, LRS[2:7], seeds=3), TARGET))
+    jobs = [arrived(Point(b, lr), s) for b in BATCH_SIZES for lr in LRS[3:6] for s in range(2)]
+    state = search._state(jobs)
+    fastest = min(jobs, key=lambda j: j.seconds)
+    assert state.points[state.best_by_law] != fastest.point, "the law would be wrong"
     answer = search.recommend(jobs)
     assert answer is not None
+    assert answer.point == fastest.point
     assert any("no law" in w for w in answer.warnings)
-    fastest = min(jobs, key=lambda j: j.seconds)
-    assert answer.point.batch_size == fastest.point.batch_size
     assert answer.interval is not None
     assert answer.interval[0] < fastest.seconds < answer.interval[1]
     assert answer.expected_regret is None
     proposal = search.propose(jobs)
-    assert proposal is not None
+    assert isinstance(proposal, Proposal)
     assert "no law" in proposal.explanation
-    around = [Point(b, lr) for b in BATCH_SIZES for lr in (LRS[3], LRS[4], LRS[5])]
-    assert proposal.point in around  # type: ignore[union-attr]
+    b, lr = BATCH_SIZES.index(fastest.point.batch_size), LRS.index(fastest.point.lr)
+    steps = (BATCH_SIZES.index(proposal.point.batch_size) - b, LRS.index(proposal.point.lr) - lr)
+    assert steps in {(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, -1)}

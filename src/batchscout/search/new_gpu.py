@@ -288,7 +288,14 @@ class NewGpuSearch(TimeToTargetSearch):
             weight = HINT if self.transfer(jobs).is_failed else 1.0
             points = self.context.space.all_points()
             self._states[key] = CarriedState(
-                self.context, self.belief, tuple(jobs), points, cut=cut, carried=self.carried, weight=weight
+                self.context,
+                self.belief,
+                tuple(jobs),
+                points,
+                cut=cut,
+                settings=self.settings,
+                carried=self.carried,
+                weight=weight,
             )
             if len(self._states) > 16:
                 self._states.popitem(last=False)

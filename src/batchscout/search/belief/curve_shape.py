@@ -293,7 +293,7 @@ def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> A
     return np.asarray(np.logaddexp.reduce(parts, axis=0))
 
 
-LEAST_FOR_FLOORS, FLOOR_SD, FLOORS_PRICE = 3, 0.1, 2.0  # jobs; of the rise; nats
+LEAST_FOR_FLOORS, FLOOR_SD, FLOORS_PRICE = 3, 0.1, 6.0  # jobs; of the rise; nats
 ANOTHER_MODE, FAR_BELOW = 0.2, 8.0  # difference of ln w; nats
 _STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)])
 

@@ -20,7 +20,7 @@ LENGTH = (2.0, 1.5)  # octaves of batch size, of lr, over which the pattern forg
 SPREADS = np.array([0.1, 0.2, 0.4])  # sd of f
 NOISES = np.geomspace(0.03, 0.35, 6)  # sd between seeds
 NOISE_PRIOR = (float(np.log(0.09)), 0.5)  # of its ln, as in the law
-PRIOR = 0.5  # probability of a pattern before the jobs are seen
+PRIOR = 0.1  # probability of a pattern before the jobs are seen
 NOTICED = 0.5
 LEAST_JOBS = 6
 

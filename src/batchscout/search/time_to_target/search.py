@@ -248,7 +248,9 @@ class TimeToTargetSearch:
         is_coarse = self.context.slots > 1
         key = state_key(jobs, cut, is_coarse=is_coarse)
         if key not in self._states:
-            self._states[key] = make_state(self.context, self.belief, jobs, is_coarse=is_coarse, cut=cut)
+            self._states[key] = make_state(
+                self.context, self.belief, jobs, is_coarse=is_coarse, cut=cut, settings=self.settings
+            )
             if len(self._states) > 16:
                 self._states.popitem(last=False)
         return self._states[key]
@@ -353,14 +355,8 @@ class TimeToTargetSearch:
         )
 
     def _is_good_enough(self, state: State) -> bool:
-        """Whether the recommendation loses as little as the tolerance asks, given that it does not diverge."""
-        if state.is_misfit:
-            return not state.unmeasured_around(state.best)
-        view, best, s = state.prospects, state.best, self.settings
-        kept = view.diverges[:, best] < 0.5
-        regret = view.regret[kept if kept.mean() >= 0.3 else slice(None), best]
-        bad = float((regret > 2 * self.context.tolerance).mean())
-        return bad <= s.end_bad or float(regret.mean()) <= s.end_regret * self.context.tolerance
+        """Whether the recommendation loses as little as the tolerance asks."""
+        return not state.unmeasured_around(state.best) if state.is_misfit else state.is_good_by_law
 
     def _confirm(self, state: State) -> Proposal | Finished | None:
         """The settled recommendation run to the target, or the end once it was."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from batchscout.search.belief import (
 )
 from batchscout.search.belief.records import milestone
 from batchscout.search.protocol import JobObservation, Point, SearchContext
+from batchscout.search.time_to_target.settings import Settings
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,7 @@ class State:
     is_coarse: bool = False
     cut: str | None = None
     given: Posterior | None = None
+    settings: Settings = field(default_factory=Settings)
 
     @cached_property
     def own(self) -> tuple[JobRecord, ...]:
@@ -112,8 +114,25 @@ class State:
         return prospects(self.posterior, self.update_time, self.batch, self.log2_lr, self.allowed)
 
     @cached_property
+    def best_by_law(self) -> int:
+        """Index of the point with the least expected regret."""
+        return int(np.argmin(self.prospects.mean_regret))
+
+    @cached_property
+    def is_good_by_law(self) -> bool:
+        """Whether the best by the law loses as little as the tolerance asks, given that it does not diverge."""
+        view, best, tolerance = self.prospects, self.best_by_law, self.context.tolerance
+        kept = view.diverges[:, best] < 0.5
+        regret = view.regret[kept if kept.mean() >= 0.3 else slice(None), best]
+        bad = float((regret > 2 * tolerance).mean())
+        return bad <= self.settings.end_bad or float(regret.mean()) <= self.settings.end_regret * tolerance
+
+    @cached_property
     def is_misfit(self) -> bool:
-        """Whether the world is not of the belief's family: then what was measured decides, point by point."""
+        """Whether the law is sure of its answer while the jobs do not follow it: then what was measured decides, point
+        by point. Before, jobs that seem to follow none may be no more than too few."""
+        if self.posterior.evidence is None or not self.is_good_by_law:
+            return False
         return self.posterior.misfit.is_noticed and bool(self.measured)
 
     @cached_property
@@ -137,10 +156,10 @@ class State:
 
     @cached_property
     def best(self) -> int:
-        """Index of the point with the least expected regret; where no law fits, of the fastest one measured."""
+        """Index of what is to be recommended: the best by the law, where no law fits the fastest one measured."""
         if self.is_misfit:
             return min(self.measured, key=lambda i: (self.measured[i][0], i))
-        return int(np.argmin(self.prospects.mean_regret))
+        return self.best_by_law
 
     def unmeasured_around(self, i: int) -> list[int]:
         """Settings one step from point i in batch size, lr or both (the best lr rises with the batch size), and the one
@@ -149,11 +168,10 @@ class State:
         b, lr = self.batch_sizes.index(here.batch_size), lrs.index(here.lr)
         around = {(b + db, lr + dlr) for db, dlr in STEPS}
         ran = {j.point for j in self.jobs if j.kind != "probe"}
-        by_law = int(np.argmin(self.prospects.mean_regret))
         return [
             k
             for k, p in enumerate(self.points)
-            if (k == by_law or (self.batch_sizes.index(p.batch_size), lrs.index(p.lr)) in around)
+            if (k == self.best_by_law or (self.batch_sizes.index(p.batch_size), lrs.index(p.lr)) in around)
             and p not in ran and self.allowed[k] and self.seeds_left(p)
         ]  # fmt: skip
 
@@ -184,8 +202,10 @@ def make_state(
     *,
     is_coarse: bool = False,
     cut: str | None = None,
+    settings: Settings,
 ) -> State:
-    return State(context, belief, tuple(jobs), context.space.all_points(), is_coarse, cut)
+    points = context.space.all_points()
+    return State(context, belief, tuple(jobs), points, is_coarse, cut, settings=settings)
 
 
 def state_key(jobs: Sequence[JobObservation], cut: str | None, *, is_coarse: bool) -> tuple[object, ...]:
