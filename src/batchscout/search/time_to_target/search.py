@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, record_of
-from batchscout.search.belief.posterior import CONFIRMED, is_confirmed
+from batchscout.search.belief.posterior import CONFIRMED, CROSSING_SD, is_confirmed
 from batchscout.search.protocol import (
     Finished,
     JobObservation,
@@ -29,8 +29,10 @@ from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_a
 
 Array = NDArray[np.float64]
 
-INEXACT = 0.06
+INEXACT = 0.09
 """sd of ln S between the world and any law of the family, where they agree at the points that were run."""
+WIDE = 1.645
+"""Standard deviations to either side of a 90 % interval."""
 TIE = 0.05
 """A batch size that is faster than the recommended one with at least this probability cannot be told from it."""
 MISFIT = (
@@ -123,12 +125,11 @@ class TimeToTargetSearch:
         view, best = state.prospects, state.best
         point = state.points[best]
         ln_t = view.ln_seconds[:, best]
+        ln_samples = float(np.median(view.ln_samples[:, best]))
         ln_low, ln_middle, ln_high = np.quantile(ln_t, [0.05, 0.5, 0.95])
-        more = 1.645 * self._misfit(state, point, float(np.median(view.ln_samples[:, best])))
-        low = np.exp(ln_middle - np.hypot(ln_middle - ln_low, more))
-        high = np.exp(ln_middle + np.hypot(ln_high - ln_middle, more))
-        middle = np.exp(ln_middle)
-        samples = float(np.exp(np.median(view.ln_samples[:, best])))
+        said, sd = self._with_arrivals(state, point, ln_samples, float(ln_high - ln_low) / (2 * WIDE))
+        middle, width = float(ln_middle) + said - ln_samples, WIDE * float(np.hypot(sd, INEXACT))
+        samples = float(np.exp(said))
         winner = view.batch[np.argmin(view.usable, axis=1)]
         faster = {
             b: float((view.usable[:, view.batch == b].min(1) < ln_t).mean())
@@ -137,7 +138,8 @@ class TimeToTargetSearch:
         }
         ties = sorted([point.batch_size, *(b for b, p in faster.items() if p >= TIE)])
         return Recommendation(
-            point, float(middle), (float(low), float(high)), samples, samples / float(middle),
+            point, float(np.exp(middle)), (float(np.exp(middle - width)), float(np.exp(middle + width))),
+            samples, samples / float(np.exp(middle)),
             near_ties=tuple(ties), probability_best=float((winner == point.batch_size).mean()),
             expected_regret=float(view.mean_regret[best]),
         )  # fmt: skip
@@ -148,20 +150,30 @@ class TimeToTargetSearch:
         point, (ln_t, sd) = state.points[best], state.measured[best]
         slower = {i: (m - ln_t, float(np.hypot(s, sd))) for i, (m, s) in state.measured.items() if i != best}
         tied = {state.points[i].batch_size for i, (off, s) in slower.items() if norm.cdf(-off / s) >= TIE}
-        width = 1.645 * float(np.hypot(sd, INEXACT))
-        seconds = float(np.exp(ln_t))
         column = int(np.searchsorted(state.update_time.batch_sizes, point.batch_size))
-        throughput = float(point.batch_size / np.exp(state.update_time.mean[column]))
+        ln_throughput = float(np.log(point.batch_size) - state.update_time.mean[column])
+        said, sd = self._with_arrivals(state, point, ln_t + ln_throughput, sd)
+        width = WIDE * float(np.hypot(sd, INEXACT))
+        seconds, throughput = float(np.exp(said - ln_throughput)), float(np.exp(ln_throughput))
         return Recommendation(
             point, seconds, (seconds * float(np.exp(-width)), seconds * float(np.exp(width))), seconds * throughput,
             throughput, near_ties=tuple(sorted(tied | {point.batch_size})), warnings=(MISFIT,),
         )  # fmt: skip
 
-    def _misfit(self, state: State, point: Point, ln_samples: float) -> float:
-        """sd of ln T that no draw of the law shows: that a law is only so exact, and how far the jobs that arrived at
-        the point are from it."""
+    def _with_arrivals(self, state: State, point: Point, ln_samples: float, sd: float) -> tuple[float, float]:
+        """ln S as expected from curves, with its sd, and the jobs that arrived at the point, weighed by precision.
+
+        How far the curves' S is from where jobs arrived counts as its error: a curve that is flat at the target, or
+        noisy, arrives before its mean does, and no draw of the law shows that.
+        """
         arrived = [r.ln_crossing for r in state.at(point) if r.ln_crossing is not None]
-        return float(np.hypot(INEXACT, np.mean(arrived) - ln_samples if arrived else 0.0))
+        if not arrived:
+            return ln_samples, sd
+        seen = float(np.mean(arrived))
+        seen_sd = float(np.hypot(np.median(state.posterior.noise), CROSSING_SD)) / len(arrived) ** 0.5
+        precision = 1 / (sd**2 + (seen - ln_samples) ** 2), 1 / seen_sd**2
+        mean = (precision[0] * ln_samples + precision[1] * seen) / sum(precision)
+        return float(mean), float(sum(precision) ** -0.5)
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────
 
