@@ -46,6 +46,7 @@ EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
 CONFIRMED, BEYOND_REACH, MOST_CONFIRMED = 0.65, 0.1, 0.95
 ENOUGH = 0.4  # share of the draws that must count where a job is left out
+MAY_DIVERGE, FAR_OFF = 0.1, 0.8  # probability; difference of ln S
 LEAST_DIP, LEAST_RISE = 0.05, 0.1  # of the rise
 TOLD = 0.2  # sd of ln S up to which a job's own curve says it
 ODD_CURVE = 0.05  # prior that a curve is not of the shared shape
@@ -121,13 +122,19 @@ class Posterior:
 
     @cached_property
     def misfit(self) -> Misfit:
-        """Whether the jobs that say ln S show a pattern beside the law (its median over the draws)."""
+        """Whether the jobs that say ln S show a pattern beside the law (its median over the draws).
+
+        Jobs that may yet diverge are left out, and those so far off that they are odd ones: both rise as no law says.
+        """
         if not self.told:
             return Misfit()
         records, level, sd = zip(*self.told, strict=True)
         batch, log2_lr = np.array([float(r.batch_size) for r in records]), np.log2([r.lr for r in records])
-        by_law, _ = self.ln_samples(batch, log2_lr)
-        return find_misfit(batch, log2_lr, np.array(level) - np.median(by_law, axis=0), np.array(sd))
+        by_law, diverges = self.ln_samples(batch, log2_lr)
+        off = np.array(level) - np.median(by_law, axis=0)
+        stays = np.array([r.is_reached for r in records]) | (diverges.mean(0) < MAY_DIVERGE)
+        kept = stays & (np.abs(off) < FAR_OFF)
+        return find_misfit(batch[kept], log2_lr[kept], off[kept], np.array(sd)[kept])
 
     def without(self, job_id: str) -> Posterior | None:
         """What is believed if one job is left out, its draws weighed by what that job did not have to say.
