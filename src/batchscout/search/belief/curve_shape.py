@@ -146,11 +146,11 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Table:
     rise = np.diff(p, axis=1)
     position = (block.ln_n - z[0]) / STEP - low
     out = np.empty((jobs, len(shapes), size), np.float32)
-    total, term = np.empty((2, len(shapes), size), np.float32)
+    total, term, below, scaled, along, square = np.empty((6, len(shapes), size), np.float32)
     for j in range(jobs):
         total[:] = 0
-        if block.dip[j]:
-            along, square = np.zeros((2, len(shapes), size), np.float32)
+        along[:] = 0
+        square[:] = 0
         for b in range(bins):
             c = block.count[j, b]
             if c == 0:
@@ -161,10 +161,15 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Table:
             np.multiply(rise[:, at], np.float32(position[j, b]), out=term)
             term += p[:, at]
             if block.dip[j]:
-                below = np.maximum(1 - term, 0)
-                along += (term - np.float32(block.y[j, b])) * below * inverse[c][:, at]
-                square += below * below * inverse[c][:, at]
+                np.subtract(np.float32(1), term, out=below)
+                np.maximum(below, 0, out=below)
+                np.multiply(below, inverse[c][:, at], out=scaled)
+                below *= scaled
+                square += below
             term -= np.float32(block.y[j, b])
+            if block.dip[j]:
+                scaled *= term
+                along += scaled
             term *= term
             term *= inverse[c][:, at]
             term += ln_v[c][:, at]
