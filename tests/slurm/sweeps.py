@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -30,10 +31,13 @@ class Sweep:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
+        # a suite that runs in the background ignores Ctrl-C, and its children would, too
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(
             self._command, cwd=self.directory.parent, env=self._environment,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
+        signal.signal(signal.SIGINT, before)
 
     def kill(self) -> None:
         """kill -9 of the controller, if it lives."""

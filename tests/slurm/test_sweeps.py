@@ -91,7 +91,7 @@ def test_a_sweep_survives_preemption_requeue_and_kill_of_its_controller(
 def test_ctrl_c_leaves_jobs_running_and_the_same_command_goes_on(
     make_sweep: SweepMaker, cluster: DevCluster, tmp_path: Path
 ) -> None:
-    sweep = make_sweep(tmp_path / "s", "hardware=dev_gpu_b", "trainer.time_scale=6")
+    sweep = make_sweep(tmp_path / "s", "hardware=dev_gpu_b", "trainer.time_scale=3")
     sweep.start()
     sweep.wait_for_updates("b128-lr0.0003-s0", 1)
     assert sweep.process is not None
