@@ -11,7 +11,7 @@ from tests.search.test_belief import BATCH_SIZES, LRS, START, TARGET, believe, r
 
 from batchscout.search.belief import record_of
 from batchscout.search.belief.curve_shape import CurveBlock, height, lattice, ln_likelihood
-from batchscout.search.belief.misfit import LENGTH, find_misfit
+from batchscout.search.belief.misfit import LENGTH, NOTICED, find_misfit
 from batchscout.search.belief.posterior import LawEngine, weigh_curves
 from batchscout.search.protocol import JobObservation, Point, Proposal, SearchContext, Space
 from batchscout.search.time_to_target import TimeToTargetSearch
@@ -21,9 +21,7 @@ def lowered(one: JobObservation, depth: float, *, untrained: float | None = None
     """The same job with its floor `depth` of the rise lower, the target where it was."""
     assert one.curve is not None
     score = one.curve.score
-    score = np.clip(
-        score - depth * (TARGET.score - START) * (TARGET.score - score) / (TARGET.score - START), 0, 1
-    )
+    score = np.clip(score - depth * (TARGET.score - score), 0, 1)
     n, seconds = one.curve.samples, one.curve.seconds
     if untrained is not None:
         n, seconds, score = np.r_[0, n], np.r_[0.0, seconds], np.r_[untrained, score]
@@ -113,9 +111,9 @@ def off_the_law(seed: int, pattern: float) -> tuple[np.ndarray, ...]:
 
 
 def test_a_pattern_beside_the_law_is_noticed_and_noise_between_seeds_is_not() -> None:
-    assert sum(find_misfit(*off_the_law(seed, 0.0)).is_noticed for seed in range(60)) <= 3
-    assert sum(find_misfit(*off_the_law(seed, 0.4)).is_noticed for seed in range(60)) >= 54
-    assert not find_misfit(*(a[:5] for a in off_the_law(0, 2.0))).is_noticed, "five jobs show no pattern"
+    assert sum(find_misfit(*off_the_law(seed, 0.0)) > NOTICED for seed in range(60)) <= 3
+    assert sum(find_misfit(*off_the_law(seed, 0.4)) > NOTICED for seed in range(60)) >= 54
+    assert find_misfit(*(a[:5] for a in off_the_law(0, 2.0))) == 0, "five jobs show no pattern"
 
 
 def test_one_job_left_out_by_weights_is_the_belief_of_the_others() -> None:

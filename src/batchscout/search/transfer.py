@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, law
 from batchscout.search.belief.curve_shape import lattice, ln_likelihood
-from batchscout.search.belief.posterior import Posterior, curve_block
+from batchscout.search.belief.posterior import Posterior, block_beside
 
 Array = NDArray[np.float64]
 
@@ -195,10 +195,9 @@ def own_samples(belief: Belief, posterior: Posterior, record: JobRecord) -> tupl
     evidence = posterior.evidence
     if evidence is None or record.outcome is Outcome.DIVERGED:
         return None
-    block = curve_block([*evidence.records, record], belief.target_score, evidence.block.is_fraction)
-    if block.risen(record.top) < CHECK_RISEN:
+    alone = block_beside(evidence, record, belief.target_score, evidence.block.is_fraction)
+    if alone.risen(record.top) < CHECK_RISEN:
         return None
-    alone = block.take([len(evidence.records)]).with_floors(evidence.shape.floor)
     z = lattice(alone)
     like = ln_likelihood(alone, evidence.shape.shapes, z)[0]
     weight = np.exp(like - like.max()).sum(0)

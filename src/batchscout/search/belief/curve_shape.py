@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscout.search.belief.particles import evenly
+
 Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 
@@ -87,6 +89,10 @@ class CurveBlock:
     def variance(self, p: Array, ln_noise: Array) -> Array:
         """Of one evaluation at scaled score p, under a shape's noise; the two broadcast."""
         return np.asarray(np.exp(2 * ln_noise) * self.noise_factor(p) + _FLOOR**2)
+
+    def precision(self, p: Array, ln_noise: Array) -> Array:
+        """(..., J, b) of each bin at scaled score p; 0 where there is none."""
+        return np.asarray(self.count / (self.variance(p, ln_noise) + self.count * _WOBBLE**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,8 +284,7 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         centre = flat @ shapes_all
         spread = shapes_all - centre
         proposals = [(centre, (flat[:, None] * spread).T @ spread * 1.2 + np.diag((0.02 * PRIOR_SD) ** 2))]
-    picked = np.searchsorted(np.cumsum(w), (np.arange(size) + 0.5) / size).clip(0, len(w) - 1)
-    shapes = shapes_all[picked]
+    shapes = shapes_all[evenly(w, size)]
     like = ln_likelihood(block, shapes, z)
     return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective, block.floor)
 
@@ -342,7 +347,7 @@ def _residuals(
     wide = shapes[:, None, None, :]
     u = block.ln_n[None] - position[:, :, None]
     p = height(wide, u)
-    inverse = block.count / (block.variance(p, wide[..., 4]) + block.count * _WOBBLE**2)
+    inverse = block.precision(p, wide[..., 4])
     weight = np.sqrt(normal[:, :, None] * inverse)
     white = _without_floor(block, p, inverse)
     by_shape = np.empty((*p.shape, 4))
@@ -416,7 +421,7 @@ def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array
     u = block.ln_n[None] - position[:, :, None]
     p = height(shapes[:, None, None, :], u)
     weight = normal[:, :, None] * (block.count > 0)
-    inverse = block.count / (block.variance(p, shapes[:, 4, None, None]) + block.count * _WOBBLE**2)
+    inverse = block.precision(p, shapes[:, 4, None, None])
     off = _without_floor(block, p, inverse)(block.y - p)
     squares = (weight * block.count * off**2 / block.noise_factor(p)).sum((1, 2))
     jobs = normal.sum(1)

@@ -28,6 +28,7 @@ NAMES = (
 S_MIN, B_CRIT, GAMMA, POWER, SMALL, LR, ALPHA, KAPPA, TURN, CURVATURE, TILT, EDGE, NOISE = range(13)
 SIZE = 13
 EDGE_WIDTH = 0.15
+LN_NOISE = (float(np.log(0.09)), 0.5)  # prior mean and sd of the ln of the noise between seeds
 LN_S_MIN_RANGE = (-30.0, 60.0)  # flat over all that a task may need
 
 
@@ -74,7 +75,7 @@ class LawPrior:
     def _gaussians(self) -> tuple[tuple[int, float, float], ...]:
         return (
             (LR, self.lr_middle, self.lr_sd), (ALPHA, 0.5, 0.25), (TURN, np.log(1500.0), 1.5),
-            (CURVATURE, np.log(0.2), 0.7), (TILT, 0.2, 0.45), (NOISE, np.log(0.09), 0.5),
+            (CURVATURE, np.log(0.2), 0.7), (TILT, 0.2, 0.45), (NOISE, *LN_NOISE),
         )  # fmt: skip
 
     def bounds(self) -> tuple[Array, Array]:

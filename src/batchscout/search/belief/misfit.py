@@ -8,44 +8,31 @@ Seed noise has no neighbours; where the world is not of the family, neighbours l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+
+from batchscout.search.belief.law import LN_NOISE
 
 Array = NDArray[np.float64]
 
 LENGTH = (2.0, 1.5)  # octaves of batch size, of lr, over which the pattern forgets itself
 SPREADS = np.array([0.1, 0.2, 0.4])  # sd of f
 NOISES = np.geomspace(0.03, 0.35, 6)  # sd between seeds
-NOISE_PRIOR = (float(np.log(0.09)), 0.5)  # of its ln, as in the law
 PRIOR = 0.1  # probability of a pattern before the jobs are seen
 NOTICED = 0.5
 LEAST_JOBS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """probability  that a pattern is left beside the law;  spread: its expected sd in ln S if there is one."""
-
-    probability: float = 0.0
-    spread: float = 0.0
-
-    @property
-    def is_noticed(self) -> bool:
-        return self.probability > NOTICED
-
-
-def find_misfit(batch: Array, log2_lr: Array, off: Array, sd: Array) -> Misfit:
-    """From J jobs whose own curves say ln S.
+def find_misfit(batch: Array, log2_lr: Array, off: Array, sd: Array) -> float:
+    """Probability that a pattern is left beside the law, from J jobs whose own curves say ln S.
 
     batch, log2_lr, off, sd  (J,): where they ran, their ln S minus the law's, and how well each is known
     """
     if len(off) < LEAST_JOBS:
-        return Misfit()
+        return 0.0
     kernel = _kernel(batch, log2_lr)
-    ln_noise_prior = -0.5 * ((np.log(NOISES) - NOISE_PRIOR[0]) / NOISE_PRIOR[1]) ** 2
+    ln_noise_prior = -0.5 * ((np.log(NOISES) - LN_NOISE[0]) / LN_NOISE[1]) ** 2
     ln_noise_prior -= np.logaddexp.reduce(ln_noise_prior)
     spreads = np.array([0.0, *SPREADS])
     prior = np.array([1 - PRIOR, *np.full(len(SPREADS), PRIOR / len(SPREADS))])
@@ -57,7 +44,7 @@ def find_misfit(batch: Array, log2_lr: Array, off: Array, sd: Array) -> Misfit:
             ln_p[i, k] = np.log(prior[i]) + ln_noise_prior[k] - 0.5 * (ln_det + off @ cho_solve(factor, off))
     p = np.exp(ln_p - ln_p.max()).sum(1)
     p /= p.sum()
-    return Misfit(float(p[1:].sum()), float(p[1:] @ SPREADS / p[1:].sum()))
+    return float(p[1:].sum())
 
 
 def _kernel(batch: Array, log2_lr: Array) -> Array:

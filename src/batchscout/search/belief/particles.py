@@ -48,6 +48,11 @@ class Cloud:
     evaluations: int
 
 
+def evenly(weight: Array, size: int, offset: float = 0.5) -> NDArray[np.int64]:
+    """(size,) indices, each as often as its weight (sum 1) asks, to within one: systematic resampling."""
+    return np.searchsorted(np.cumsum(weight), (np.arange(size) + offset) / size).clip(0, len(weight) - 1)
+
+
 def lead(
     start: Array,
     density: Density,
@@ -124,8 +129,7 @@ def _next_stage(
 
 
 def _resample(weight: Array, rng: np.random.Generator) -> NDArray[np.int64]:
-    positions = (np.arange(len(weight)) + rng.random()) / len(weight)
-    pick = np.searchsorted(np.cumsum(weight), positions).clip(0, len(weight) - 1)
+    pick = evenly(weight, len(weight), rng.random())
     # members of each half stay scattered: neighbours are copies of each other
     return np.asarray(rng.permutation(pick))
 

@@ -25,8 +25,8 @@ from batchscout.search.belief.curve_shape import (
     fit_shapes,
 )
 from batchscout.search.belief.law import LawPrior
-from batchscout.search.belief.misfit import Misfit, find_misfit
-from batchscout.search.belief.particles import Cloud, lead
+from batchscout.search.belief.misfit import find_misfit
+from batchscout.search.belief.particles import Cloud, evenly, lead
 from batchscout.search.belief.records import JobRecord, start_score
 from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
@@ -121,13 +121,13 @@ class Posterior:
         )
 
     @cached_property
-    def misfit(self) -> Misfit:
-        """Whether the jobs that say ln S show a pattern beside the law (its median over the draws).
+    def misfit(self) -> float:
+        """Probability that the jobs which say ln S show a pattern beside the law (its median over the draws).
 
         Jobs that may yet diverge are left out, and those so far off that they are odd ones: both rise as no law says.
         """
         if not self.told:
-            return Misfit()
+            return 0.0
         records, level, sd = zip(*self.told, strict=True)
         batch, log2_lr = np.array([float(r.batch_size) for r in records]), np.log2([r.lr for r in records])
         by_law, diverges = self.ln_samples(batch, log2_lr)
@@ -151,12 +151,10 @@ class Posterior:
         said = alone.ln_each((level, d, self.x), 1.0) @ alone.counts_for
         weight = np.exp(said.min() - said)
         weight /= weight.sum()
-        draws = len(weight)
-        if 1 / (weight**2).sum() < ENOUGH * draws:
+        if 1 / (weight**2).sum() < ENOUGH * len(weight):
             return None
-        pick = np.searchsorted(np.cumsum(weight), (np.arange(draws) + 0.5) / draws).clip(0, draws - 1)
         others = self.evidence.take([i for i in range(len(ids)) if i != j])
-        return replace(self, x=self.x[pick], evidence=others)
+        return replace(self, x=self.x[evenly(weight, len(weight))], evidence=others)
 
 
 def divergence(d: Array, edge: Array) -> Array:
@@ -185,6 +183,15 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
         ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise, ln_noise_sd,
         np.array([_dip((r.score - start) / scale, float(np.exp(ln_noise))) for r in records]),
     )  # fmt: skip
+
+
+def block_beside(
+    evidence: Evidence | None, record: JobRecord, target: float, is_fraction: bool
+) -> CurveBlock:
+    """One job's curve on the scale of the others and its own, with a floor of its own where they have theirs."""
+    known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
+    block = curve_block([*known, record], target, is_fraction).take([len(known)])
+    return block.with_floors(0.0 if evidence is None else evidence.shape.floor)
 
 
 def _dip(level: Array, noise: float) -> float:
@@ -369,8 +376,7 @@ class LawEngine:
                 break
             power *= 0.75
         w /= w.sum()
-        pick = np.searchsorted(np.cumsum(w), (np.arange(draws) + 0.5) / draws).clip(0, len(w) - 1)
-        return power, x[rng.permutation(pick)]
+        return power, x[rng.permutation(evenly(w, draws))]
 
 
 def _levels(evidence: Evidence) -> tuple[Array, Array]:

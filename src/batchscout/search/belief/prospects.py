@@ -48,7 +48,7 @@ def prospects(
         size=(draws, len(update_time.batch_sizes))
     )
     ln_update = update_time.mean + normals @ update_time.root.T
-    column = np.searchsorted(update_time.batch_sizes, batch)
+    column = update_time.index(batch)
     ln_seconds = ln_samples + ln_update[:, column] - np.log(batch)
     usable = np.where((diverges < 0.5) & allowed, ln_seconds, np.inf)
     best = usable.min(1)

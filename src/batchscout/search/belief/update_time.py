@@ -33,6 +33,15 @@ class UpdateTime:
     def sd(self) -> Array:
         return np.asarray(np.sqrt(np.diag(self.cov)))
 
+    def index(self, batch: Array) -> NDArray[np.int64]:
+        """Where each of these candidate batch sizes stands."""
+        return np.searchsorted(self.batch_sizes, batch)
+
+    def at(self, batch: float) -> tuple[float, float]:
+        """ln seconds of an update at a candidate batch size, and its sd."""
+        i = int(self.index(np.array(batch)))
+        return float(self.mean[i]), float(self.sd[i])
+
 
 def fit_update_time(observed: Sequence[tuple[int, int, float]], batch_sizes: Sequence[int]) -> UpdateTime:
     """observed: (batch_size, updates, seconds) of each probe or job with updates > 0."""

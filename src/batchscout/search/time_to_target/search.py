@@ -150,8 +150,7 @@ class TimeToTargetSearch:
         point, (ln_t, sd) = state.points[best], state.measured[best]
         slower = {i: (m - ln_t, float(np.hypot(s, sd))) for i, (m, s) in state.measured.items() if i != best}
         tied = {state.points[i].batch_size for i, (off, s) in slower.items() if norm.cdf(-off / s) >= TIE}
-        column = int(np.searchsorted(state.update_time.batch_sizes, point.batch_size))
-        ln_throughput = float(np.log(point.batch_size) - state.update_time.mean[column])
+        ln_throughput = float(np.log(point.batch_size)) - state.update_time.at(point.batch_size)[0]
         said, sd = self._with_arrivals(state, point, ln_t + ln_throughput, sd)
         width = WIDE * float(np.hypot(sd, INEXACT))
         seconds, throughput = float(np.exp(said - ln_throughput)), float(np.exp(ln_throughput))
@@ -216,10 +215,10 @@ class TimeToTargetSearch:
             for j in state.jobs
         ]
         job = next(j for j in jobs if j.job_id == record.job_id)
-        others = None
-        if self.context.slots == 1 and (posterior := state.posterior.without(record.job_id)):
-            others = replace(state, jobs=tuple(j for j in jobs if j is not job), cut=None, given=posterior)
-        return (self.stop(job, jobs) if others is None else self._why_stop(job, jobs, others)) is None
+        if self.context.slots > 1 or (posterior := state.posterior.without(record.job_id)) is None:
+            return self.stop(job, jobs) is None
+        others = replace(state, jobs=tuple(j for j in jobs if j is not job), cut=None, given=posterior)
+        return self._why_stop(job, jobs, others) is None
 
     def _stopped(self, job: JobObservation, jobs: Sequence[JobObservation]) -> State:
         """As if the job were stopped now, or at its last milestone."""

@@ -20,6 +20,7 @@ from batchscout.search.belief import (
     prospects,
     record_of,
 )
+from batchscout.search.belief.misfit import NOTICED
 from batchscout.search.belief.records import milestone
 from batchscout.search.protocol import JobObservation, Point, SearchContext
 from batchscout.search.time_to_target.settings import Settings
@@ -133,7 +134,7 @@ class State:
         by point. Before, jobs that seem to follow none may be no more than too few."""
         if self.posterior.evidence is None or not self.is_good_by_law:
             return False
-        return self.posterior.misfit.is_noticed and bool(self.measured)
+        return self.posterior.misfit > NOTICED and bool(self.measured)
 
     @cached_property
     def measured(self) -> dict[int, tuple[float, float]]:
@@ -148,10 +149,9 @@ class State:
         for i, each in found.items():
             precision = np.array([1 / v for _, v in each])
             mean = float(np.average([m for m, _ in each], weights=precision))
-            column = int(np.searchsorted(self.update_time.batch_sizes, self.batch[i]))
-            ln_update, update_sd = self.update_time.mean[column], self.update_time.sd[column]
+            ln_update, update_sd = self.update_time.at(self.batch[i])
             sd = float(np.hypot(1 / np.sqrt(precision.sum()), update_sd))
-            out[i] = (mean + float(ln_update) - float(np.log(self.batch[i])), sd)
+            out[i] = (mean + ln_update - float(np.log(self.batch[i])), sd)
         return out
 
     @cached_property

@@ -13,7 +13,7 @@ from batchscout.search.belief.posterior import (
     FAR_SD,
     Evidence,
     Posterior,
-    curve_block,
+    block_beside,
     divergence,
     is_confirmed,
     is_fallen,
@@ -48,15 +48,13 @@ def look_at(
     """belief: from the other jobs, or from all with this one as it was a little earlier; shapes: its (K, 5) curve
     shapes, or the prior's where it has none."""
     evidence = belief.evidence
-    known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
-    block = curve_block([*known, record], target_score, is_fraction)
-    own = block.take([len(known)]).with_floors(0.0 if evidence is None else evidence.shape.floor)
+    own = block_beside(evidence, record, target_score, is_fraction)
     z = lattice(own)
     like = ln_likelihood(own, shapes, z)[0]
     batch, lr2 = np.array([float(record.batch_size)]), np.array([np.log2(record.lr)])
     level, d = belief.prior.ln_samples(belief.x[:, : law.SIZE], batch, lr2)
     level, d = level[:, 0], d[:, 0]
-    is_counted = evidence is not None and len(known) < len(evidence.records)
+    is_counted = evidence is not None and any(r.job_id == record.job_id for r in evidence.records)
     sd = np.hypot(belief.noise, FAR_SD * np.abs(d))
     weight, per_shape = _place(like, z, None if evidence is None else level, sd, belief, is_counted)
     fallen = is_fallen(record, shapes, own)
