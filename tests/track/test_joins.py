@@ -187,7 +187,7 @@ def test_an_external_trainer_lands_in_its_jobs_run(hardware, server, database, t
 def test_a_dead_server_costs_a_job_its_wait_and_no_more(tmp_path):
     """The trainer logs to its own database, and the sweep is whole."""
     folder = project(tmp_path / "project")
-    directory = run_sweep(folder, "http://127.0.0.1:9", "hardware=local", batch_sizes="64")
+    directory = run_sweep(folder, "http://127.0.0.1:9", "hardware=local", "sweep=grid", batch_sizes="64")
     result = json.loads((directory / "result.json").read_text())
     [row] = result["jobs"]
     assert row["outcome"] == "reached"
