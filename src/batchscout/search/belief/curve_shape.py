@@ -22,8 +22,11 @@ from batchscout.search.belief.particles import evenly
 Array = NDArray[np.float64]
 Table = NDArray[np.float32]
 
-PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03)])
-PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6])
+NOISE, TILT, SIZE = 4, 5, 6
+PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03), 0.0])
+PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6, 0.12])
+SAME_FLOOR = (0.5, 0.02)
+_CURVED = [0, 1, 2, 3, TILT]  # all but the noise
 STEP = 0.05  # of the ln S lattice
 OUTLIER, BEYOND = 0.05, 0.8
 """Probability that a job is odd: of one below the edge of divergence, of one beyond it."""
@@ -40,6 +43,7 @@ class CurveBlock:
     ln_noise, ln_noise_sd  what is expected of the shape's ln noise, from the curves' own jitter
     dip     (J,) sd of a job's own floor around the shared one: `floor`, and more where its scores fell below the
             untrained model's
+    octaves (J,) log2 lr minus that of the jobs' middle
     beyond  (M, J) share 0 or 1: the M ways in which an edge of divergence may part the jobs, equally likely a priori
     scale, start    raw score = start + scale * y; is_fraction: raw scores are shares in [0, 1], noise is binomial-like
     """
@@ -56,13 +60,14 @@ class CurveBlock:
     ln_noise: float
     ln_noise_sd: float
     dip: Array
+    octaves: Array
     floor: float = 0.0
 
     def take(self, jobs: list[int]) -> CurveBlock:
         """Some of the jobs, on the same scale."""
         return replace(
             self, ln_n=self.ln_n[jobs], y=self.y[jobs], count=self.count[jobs], ln_wandering=self.ln_wandering[jobs],
-            ln_last=self.ln_last[jobs], beyond=np.unique(self.beyond[:, jobs], axis=0), dip=self.dip[jobs],
+            ln_last=self.ln_last[jobs], beyond=np.unique(self.beyond[:, jobs], axis=0), dip=self.dip[jobs], octaves=self.octaves[jobs],
         )  # fmt: skip
 
     def with_floors(self, sd: float) -> CurveBlock:
@@ -76,8 +81,11 @@ class CurveBlock:
     def ln_prior(self, shapes: Array) -> Array:
         """(K,) up to a constant."""
         mean, sd = PRIOR_MEAN.copy(), PRIOR_SD.copy()
-        mean[4], sd[4] = self.ln_noise, self.ln_noise_sd
-        return np.asarray(-0.5 * (((shapes - mean) / sd) ** 2).sum(-1))
+        mean[NOISE], sd[NOISE] = self.ln_noise, self.ln_noise_sd
+        away = -0.5 * ((shapes - mean) / sd) ** 2
+        same = np.log(SAME_FLOOR[0] / (1 - SAME_FLOOR[0]) * sd[TILT] / SAME_FLOOR[1])
+        away[..., TILT] = np.logaddexp(away[..., TILT], same - 0.5 * (shapes[..., TILT] / SAME_FLOOR[1]) ** 2)
+        return np.asarray(away.sum(-1))
 
     def noise_factor(self, p: Array) -> Array:
         """Relative variance of one evaluation at scaled score p: 4 q (1 - q) for a share q of solved prompts."""
@@ -131,60 +139,57 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Table:
     """(J, K, Z) ln likelihood of each job's ln S on the lattice z, under each shape.
 
     The curve is tabulated once per shape on the lattice of u; a bin's position lies between two lattice points, with
-    the same fraction for every z, so each bin costs a few passes over (K, Z) and no exponentials.
+    the same fraction for every z, so each bin is a window of the table and costs no exponentials.
 
     A job that dipped has a floor of its own, p - a (1 - p) with a ~ N(0, dip^2), integrated out (Woodbury).
     """
-    jobs, bins = block.y.shape
-    size = len(z)
+    jobs, size = len(block.y), len(z)
     used = block.count > 0
     low = np.floor((block.ln_n - z[0]) / STEP).astype(int)
     u_min, u_max = int(low[used].min()) - size, int(low[used].max()) + 2
     u: Array = np.asarray(STEP * np.arange(u_min, u_max + 1), dtype=np.float64)
     exact = height(shapes[:, None, :], u[None])
-    v = block.variance(exact, shapes[:, 4, None])
+    v = block.variance(exact, shapes[:, NOISE, None])
     # single precision: at its best place a curve's terms are small, elsewhere their third digit does not matter
     p = exact.astype(np.float32)
-    inverse, ln_v = {}, {}
-    for c in np.unique(block.count[used]):
-        spread = v / c + _WOBBLE**2
-        inverse[c], ln_v[c] = (1 / spread).astype(np.float32), np.log(2 * np.pi * spread).astype(np.float32)
-    rise = np.diff(p, axis=1)
-    position = (block.ln_n - z[0]) / STEP - low
+    counts, which = np.unique(block.count[used], return_inverse=True)
+    spread = v[None] / counts[:, None, None] + _WOBBLE**2
+    inverse, ln_v = (1 / spread).astype(np.float32), np.log(2 * np.pi * spread).astype(np.float32)
+    count_of = np.zeros(block.count.shape, int)
+    count_of[used] = which.ravel()
+    # (U, K, size) of windows, z[i] is seen at u index low - i: turned round at the end
+    heights, rises = (_windows(a, size).swapaxes(0, 1) for a in (p, np.diff(p, axis=1)))
+    inverses, ln_vs = _windows(inverse, size), _windows(ln_v, size)
+    position = ((block.ln_n - z[0]) / STEP - low).astype(np.float32)
+    raised = (block.octaves[:, None, None] * shapes[:, TILT, None]).astype(np.float32)
     out = np.empty((jobs, len(shapes), size), np.float32)
-    total, term, below, scaled, along, square = np.empty((6, len(shapes), size), np.float32)
     for j in range(jobs):
-        total[:] = 0
-        along[:] = 0
-        square[:] = 0
-        for b in range(bins):
-            c = block.count[j, b]
-            if c == 0:
-                continue
-            # z[i] is seen at u index low - i: a reversed slice, turned round at the end
-            stop = low[j, b] - u_min + 1
-            at = slice(stop - size, stop)
-            np.multiply(rise[:, at], np.float32(position[j, b]), out=term)
-            term += p[:, at]
-            if block.dip[j]:
-                np.subtract(np.float32(1), term, out=below)
-                np.maximum(below, 0, out=below)
-                np.multiply(below, inverse[c][:, at], out=scaled)
-                below *= scaled
-                square += below
-            term -= np.float32(block.y[j, b])
-            if block.dip[j]:
-                scaled *= term
-                along += scaled
-            term *= term
-            term *= inverse[c][:, at]
-            term += ln_v[c][:, at]
-            total += term
-        if block.dip[j]:
+        bins = np.flatnonzero(used[j])
+        at, c = low[j, bins] - u_min + 1 - size, count_of[j, bins]
+        term = rises[at]
+        term *= position[j, bins, None, None]
+        term += heights[at]
+        if block.octaves[j]:
+            term *= 1 - raised[j]
+            term += raised[j]
+        weight = inverses[c, :, at]
+        below = np.maximum(1 - term, 0) if block.dip[j] else None
+        term -= block.y[j, bins, None, None].astype(np.float32)
+        scaled = term * weight
+        total = np.einsum("bkz,bkz->kz", term, scaled) + ln_vs[c, :, at].sum(0)
+        if below is not None:
             var = np.float32(block.dip[j] ** 2)
+            along = np.einsum("bkz,bkz->kz", below, scaled)
+            below *= below
+            square = np.einsum("bkz,bkz->kz", below, weight)
             total += np.log1p(var * square) - var * along**2 / (1 + var * square)
         np.multiply(total[:, ::-1], np.float32(-0.5), out=out[j])
     return out
+
+
+def _windows(a: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """(..., U - size + 1, size) views of a (..., U)."""
+    return np.lib.stride_tricks.sliding_window_view(a, size, axis=-1)
 
 
 def lattice(block: CurveBlock) -> Array:
@@ -258,10 +263,10 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         e = normals[r * per_round : (r + 1) * per_round]
         # a quarter of the draws twice as wide: the Gaussian's tails are not to be trusted
         wide = np.where(np.arange(len(e)) % 4 == 0, 2.0, 1.0)[:, None]
-        shapes = np.empty((len(e), 5))
+        shapes = np.empty((len(e), SIZE))
         each = -(-len(e) // len(proposals))
         for i, (centre, cov) in enumerate(proposals):
-            root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(5)), dtype=np.float64)
+            root: Array = np.asarray(np.linalg.cholesky(cov + 1e-10 * np.eye(SIZE)), dtype=np.float64)
             mine = slice(i * each, (i + 1) * each)
             shapes[mine] = centre + (wide[mine] * e[mine]) @ root.T
             pool_ln_q.append((centre, root, float(len(shapes[mine]))))
@@ -297,7 +302,7 @@ def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> A
         square, ln_det = (x**2).sum(0), np.log(np.diag(root)).sum()
         parts.append(
             np.logaddexp(
-                np.log(0.75) - 0.5 * square, np.log(0.25) - 0.125 * square - 5 * np.log(2.0)
+                np.log(0.75) - 0.5 * square, np.log(0.25) - 0.125 * square - SIZE * np.log(2.0)
             ) - ln_det + np.log(draws)
         )  # fmt: skip
     return np.asarray(np.logaddexp.reduce(parts, axis=0))
@@ -305,21 +310,23 @@ def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> A
 
 LEAST_FOR_FLOORS, FLOOR_SD, FLOORS_PRICE = 3, 0.1, 6.0  # jobs; of the rise; nats
 ANOTHER_MODE, FAR_BELOW = 0.2, 8.0  # difference of ln w; nats
-_STARTS = np.array([[0.0, -1.6, lw, ln_nu, -3.4] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)])
+_STARTS = np.array(
+    [[0.0, -1.6, lw, ln_nu, -3.4, 0.0] for lw in (-1.3, -0.9, -0.5) for ln_nu in (-0.35, 0.35)]
+)
 
 
 def _modes(block: CurveBlock, z: Array) -> tuple[float, list[tuple[Array, Array]]]:
     """Modes of the posterior of the shape and their covariances (Gauss-Newton, several starts, odd jobs weighed
     down): the highest, and the next one where it is another and not far below. With the height of the highest."""
     shapes = _STARTS.copy()
-    shapes[:, 4] = block.ln_noise
+    shapes[:, NOISE] = block.ln_noise
     damping = np.full(len(shapes), 1e-2)
     for _outer in range(3):
         like = ln_likelihood(block, shapes, z)
         normal = normality(block, ln_mass(like))
         position = z[like.argmax(-1)].T  # (starts, J)
         shapes, position, damping = _gauss_newton(block, shapes, position, normal.T, damping)
-        shapes[:, 4] = _noise_mode(block, shapes, position, normal.T)
+        shapes[:, NOISE] = _noise_mode(block, shapes, position, normal.T)
     height_of = ln_evidence(block, shapes, ln_mass(ln_likelihood(block, shapes, z)))
     order = np.argsort(-height_of, kind="stable")
     best = int(order[0])
@@ -332,31 +339,64 @@ def _modes(block: CurveBlock, z: Array) -> tuple[float, list[tuple[Array, Array]
 def _covariance(block: CurveBlock, shapes: Array, position: Array, normal: Array, i: int) -> Array:
     mine = slice(i, i + 1)
     residual = _residuals(block, shapes[mine], position[mine], normal[mine])
-    precision = _schur(*residual)[0][0] + np.diag(PRIOR_SD[:4] ** -2)
-    cov = np.zeros((5, 5))
-    cov[:4, :4] = np.linalg.inv(precision)
+    precision = _schur(*residual)[0][0] + np.diag(PRIOR_SD[_CURVED] ** -2)
+    cov = np.zeros((SIZE, SIZE))
+    cov[np.ix_(_CURVED, _CURVED)] = np.linalg.inv(precision)
     count = float((block.count > 0).sum())
-    cov[4, 4] = 1 / (2 * (_NOISE_DOF + 0.5 * count))
+    cov[NOISE, NOISE] = 1 / (2 * (_NOISE_DOF + 0.5 * count))
     return cov
 
 
 def _residuals(
     block: CurveBlock, shapes: Array, position: Array, normal: Array
 ) -> tuple[Array, Array, Array]:
-    """Weighted residuals (s, J, b), derivatives by the four shape numbers (s, J, b, 4) and by ln S (s, J, b)."""
-    wide = shapes[:, None, None, :]
+    """Weighted residuals (s, J, b), derivatives by the curved shape numbers (s, J, b, 5) and by ln S (s, J, b)."""
     u = block.ln_n[None] - position[:, :, None]
-    p = height(wide, u)
-    inverse = block.precision(p, wide[..., 4])
+    p, *slopes, along = _slopes(shapes[:, None, None, :], u)
+    raised = shapes[:, None, None, TILT] * block.octaves[:, None]
+    slopes = [(1 - raised) * s for s in slopes] + [block.octaves[:, None] * (1 - p)]
+    p = p + raised * (1 - p)
+    inverse = block.precision(p, shapes[:, NOISE, None, None])
     weight = np.sqrt(normal[:, :, None] * inverse)
     white = _without_floor(block, p, inverse)
-    by_shape = np.empty((*p.shape, 4))
-    for i in range(4):
-        moved = shapes.copy()
-        moved[:, i] += 1e-4
-        by_shape[..., i] = white((height(moved[:, None, None, :], u) - p) / 1e-4)
-    by_position = -white((height(wide, u + 1e-4) - p) / 1e-4)
+    by_shape = np.stack([white(s) for s in slopes], axis=-1)
+    by_position = -white((1 - raised) * along)
     return weight * white(block.y - p), weight[..., None] * by_shape, weight * by_position
+
+
+def _heights(block: CurveBlock, shapes: Array, u: Array) -> Array:
+    """(s, J, b) scaled scores of each job at u, its floor where its lr puts it."""
+    p = height(shapes[:, None, None, :], u)
+    return np.asarray(p + shapes[:, None, None, TILT] * block.octaves[:, None] * (1 - p))
+
+
+def _off(block: CurveBlock, shapes: Array, position: Array, normal: Array) -> Array:
+    """Weighted residuals (s, J, b) alone."""
+    p = _heights(block, shapes, block.ln_n[None] - position[:, :, None])
+    inverse = block.precision(p, shapes[:, NOISE, None, None])
+    weight = np.sqrt(normal[:, :, None] * inverse)
+    return np.asarray(weight * _without_floor(block, p, inverse)(block.y - p))
+
+
+def _slopes(shapes: Array, u: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """Scaled score at u and its derivatives by lo, ln gap, ln w, ln nu and u."""
+    lo, gap, w, nu = shapes[..., 0], np.exp(shapes[..., 1]), np.exp(shapes[..., 2]), np.exp(shapes[..., 3])
+    rise = 1 + gap - lo
+    ln_q = np.log((1 - lo) / rise)
+    left = 1 - np.exp(ln_q / nu)  # 1 - sigmoid at the target
+    x = u / w + ln_q / nu - np.log(left)
+    ln_sigmoid = -np.logaddexp(0.0, -x)
+    share = np.exp(nu * ln_sigmoid)
+    by_x = rise * nu * share * -np.expm1(ln_sigmoid)
+    by_ln_q = by_x / (nu * left)
+    return (
+        lo + rise * share,
+        1 - share - by_ln_q * gap / (rise * (1 - lo)),
+        gap * share - by_ln_q * gap / rise,
+        -by_x * u / w,
+        rise * share * nu * ln_sigmoid - by_ln_q * ln_q,
+        by_x / w,
+    )
 
 
 def _without_floor(block: CurveBlock, p: Array, inverse: Array) -> Callable[[Array], Array]:
@@ -385,25 +425,27 @@ def _schur(residual: Array, by_shape: Array, by_position: Array) -> tuple[Array,
 def _gauss_newton(
     block: CurveBlock, shapes: Array, position: Array, normal: Array, damping: Array
 ) -> tuple[Array, Array, Array]:
-    prior_precision = PRIOR_SD[:4] ** -2
+    prior_precision, prior_mean = PRIOR_SD[_CURVED] ** -2, PRIOR_MEAN[_CURVED]
 
     def objective(s: Array, x: Array) -> Array:
-        r, _, _ = _residuals(block, s, x, normal)
-        away = (((s[:, :4] - PRIOR_MEAN[:4]) ** 2) * prior_precision).sum(-1)
+        r = _off(block, s, x, normal)
+        away = (((s[:, _CURVED] - prior_mean) ** 2) * prior_precision).sum(-1)
         return np.asarray((r**2).sum((1, 2)) + away)
 
     current = objective(shapes, position)
     for _ in range(6):
         parts = _residuals(block, shapes, position, normal)
         reduced, right, B, D, h = _schur(*parts)
-        right = right - prior_precision * (shapes[:, :4] - PRIOR_MEAN[:4])
-        system = reduced + (prior_precision * (1 + damping[:, None]))[:, :, None] * np.eye(4)
-        system = system + damping[:, None, None] * np.einsum("skk->sk", reduced)[:, :, None] * np.eye(4)
+        right = right - prior_precision * (shapes[:, _CURVED] - prior_mean)
+        system = reduced + (prior_precision * (1 + damping[:, None]))[:, :, None] * np.eye(len(_CURVED))
+        system = system + damping[:, None, None] * np.einsum("skk->sk", reduced)[:, :, None] * np.eye(
+            len(_CURVED)
+        )
         step = np.linalg.solve(system, right[..., None])[..., 0]
         step = np.clip(step, -0.5, 0.5)
         move = np.clip((h - np.einsum("sjk,sk->sj", B, step)) / D, -0.7, 0.7)
         tried = shapes.copy()
-        tried[:, :4] += step
+        tried[:, _CURVED] += step
         tried[:, 0] = np.minimum(tried[:, 0], 0.5)
         value = objective(tried, position + move)
         better = value < current
@@ -419,9 +461,9 @@ def _gauss_newton(
 def _noise_mode(block: CurveBlock, shapes: Array, position: Array, normal: Array) -> Array:
     """ln of the noise that the residuals show, shrunk to the prior's by a few pseudo-observations."""
     u = block.ln_n[None] - position[:, :, None]
-    p = height(shapes[:, None, None, :], u)
+    p = _heights(block, shapes, u)
     weight = normal[:, :, None] * (block.count > 0)
-    inverse = block.precision(p, shapes[:, 4, None, None])
+    inverse = block.precision(p, shapes[:, NOISE, None, None])
     off = _without_floor(block, p, inverse)(block.y - p)
     squares = (weight * block.count * off**2 / block.noise_factor(p)).sum((1, 2))
     jobs = normal.sum(1)

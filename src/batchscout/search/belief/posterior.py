@@ -17,6 +17,7 @@ from scipy.stats import qmc
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import law
 from batchscout.search.belief.curve_shape import (
+    NOISE,
     PRIOR_MEAN,
     PRIOR_SD,
     STEP,
@@ -24,6 +25,7 @@ from batchscout.search.belief.curve_shape import (
     ShapeEnsemble,
     fit_shapes,
 )
+from batchscout.search.belief.curve_shape import SIZE as SHAPE_SIZE
 from batchscout.search.belief.law import LawPrior
 from batchscout.search.belief.misfit import find_misfit
 from batchscout.search.belief.particles import Cloud, evenly, lead
@@ -41,6 +43,7 @@ BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the l
 ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
 FALSE_ALARM = 0.02  # probability that a job which follows the law ends as diverged
+LOUD_EVALUATIONS = 10.0
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
@@ -171,17 +174,20 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
     bins = max(len(r.score) for r in records)
     shape = (len(records), bins)
     ln_n, y, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for j, r in enumerate(records):
+    for j, (r, loud) in enumerate(zip(records, _loudness(records), strict=True)):
         k = len(r.score)
-        ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count
+        ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count / loud
         ln_n[j, k:] = r.ln_samples[-1]
     ln_noise, ln_noise_sd = _noise_of(records, scale)
     wandering = np.array([
-        ln_wandering(r.ln_samples, (r.score - start) / scale, r.count, float(np.exp(ln_noise))) for r in records
+        ln_wandering(r.ln_samples, (r.score - start) / scale, c[: len(r.score)], float(np.exp(ln_noise)))
+        for r, c in zip(records, count, strict=True)
     ])  # fmt: skip
+    octaves = np.log2([r.lr for r in records])
+    octaves -= np.median(octaves)
     return CurveBlock(
         ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise, ln_noise_sd,
-        np.array([_dip((r.score - start) / scale, float(np.exp(ln_noise))) for r in records]),
+        np.array([_dip((r.score - start) / scale, float(np.exp(ln_noise))) for r in records]), octaves,
     )  # fmt: skip
 
 
@@ -215,6 +221,22 @@ def _noise_of(records: Sequence[JobRecord], scale: float) -> tuple[float, float]
     return float(max(mean, LEAST_LN_NOISE)), float(max(PRIOR_SD[4] / np.sqrt(1 + weight), 0.25))
 
 
+def _loudness(records: Sequence[JobRecord]) -> Array:
+    """(J,) variance of one evaluation relative to the usual job's, as the curves' own jitter shows it.
+
+    At a high lr the policy itself jumps from update to update. In steps of sqrt 2, shrunk to 1 by as many evaluations
+    as it takes to see a difference.
+    """
+    free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
+    if not free.any():
+        return np.ones(len(records))
+    ln_jitter = np.log(np.maximum([r.jitter for r in records], 1e-9))
+    usual = float(free @ ln_jitter / free.sum())
+    ratio = np.exp(2 * np.clip(ln_jitter - usual, -3, 3))
+    shrunk = (LOUD_EVALUATIONS + free * ratio) / (LOUD_EVALUATIONS + free)
+    return np.asarray(2 ** (np.round(2 * np.log2(shrunk)) / 2))
+
+
 def _partings(records: Sequence[JobRecord]) -> Array:
     """(M, J) the ways in which an edge lr ~ B^a parts the jobs, none beyond it among them; who arrived is below."""
     may = np.array([not r.is_reached for r in records])
@@ -228,7 +250,7 @@ def _partings(records: Sequence[JobRecord]) -> Array:
 
 @lru_cache(maxsize=8)
 def _shape_normals(seed: int) -> Array:
-    u = qmc.Sobol(5, rng=np.random.default_rng([seed, 1])).random(256)
+    u = qmc.Sobol(SHAPE_SIZE, rng=np.random.default_rng([seed, 1])).random(256)
     return np.asarray(ndtri(np.clip(u, 1e-4, 1 - 1e-4)))[:192]
 
 
@@ -285,7 +307,7 @@ def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
     """
     if block.risen(record.top) < LEAST_RISE:
         return False
-    noise = float(np.median(np.exp(shapes[:, 4]))) * block.scale
+    noise = float(np.median(np.exp(shapes[:, NOISE]))) * block.scale
     return has_fallen(record, max(noise, 0.01 * block.scale), block.scale)
 
 

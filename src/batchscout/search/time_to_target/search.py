@@ -25,7 +25,7 @@ from batchscout.search.protocol import (
 from batchscout.search.time_to_target.choice import Choice, choose
 from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, make_state, state_key
-from batchscout.search.time_to_target.watch import Outlook, is_sheltered, look_at
+from batchscout.search.time_to_target.watch import Outlook, is_climbing, is_sheltered, look_at
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class TimeToTargetSearch:
             return self._descend(state)
         choice = choose(state, self.settings, self._rng(state), self._may_go_on)
         if choice is None:
-            return None if state.running else Finished("every allowed point has been tried")
+            return None if state.running else self._confirm(state)
         if state.running_jobs and choice.gain < self.settings.worth * choice.cost:
             return None  # what already runs will tell more than this could
         return self._proposal(state, choice)
@@ -95,7 +95,7 @@ class TimeToTargetSearch:
         if outlook.is_fallen:
             return "its score has fallen: it diverges"
         # a recommendation is refuted by its fall only: its own curve may be what the others are judged by
-        if outlook.lost > 0.97 and job.kind != "verify":
+        if outlook.lost > 0.97 and job.kind != "verify" and not is_climbing(record, outlook):
             return "its curve is not that of a job that gets there"
         ln_seconds = outlook.z + np.log(record.seconds / record.updates) - np.log(job.point.batch_size)
         late = self._late(job.kind, ln_seconds, outlook, belief)

@@ -22,6 +22,8 @@ from batchscout.search.belief.records import JobRecord
 
 Array = NDArray[np.float64]
 
+CLIMBED = 0.3  # of the rise
+
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
@@ -66,6 +68,11 @@ def look_at(
     odds = np.log(p_lost) - (0.0 if fallen else 2.0) + own.ln_wandering[0] - np.log1p(-p_lost) - normal
     lost = float(1 / (1 + np.exp(-np.clip(odds, -50, 50))))
     return Outlook(z, weight, _known_sd(like, z, per_shape), own.risen(record.last), fallen, lost)
+
+
+def is_climbing(record: JobRecord, outlook: Outlook) -> bool:
+    """Whether a job has come some of the way and is as high as it ever was: an odd curve, but none that is lost."""
+    return outlook.risen > CLIMBED and record.last > record.top - record.flicker
 
 
 def is_sheltered(record: JobRecord, evidence: Evidence | None) -> bool:
