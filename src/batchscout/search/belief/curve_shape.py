@@ -67,7 +67,8 @@ class CurveBlock:
         """Some of the jobs, on the same scale."""
         return replace(
             self, ln_n=self.ln_n[jobs], y=self.y[jobs], count=self.count[jobs], ln_wandering=self.ln_wandering[jobs],
-            ln_last=self.ln_last[jobs], beyond=np.unique(self.beyond[:, jobs], axis=0), dip=self.dip[jobs], octaves=self.octaves[jobs],
+            ln_last=self.ln_last[jobs], beyond=np.unique(self.beyond[:, jobs], axis=0), dip=self.dip[jobs],
+            octaves=self.octaves[jobs],
         )  # fmt: skip
 
     def with_floors(self, sd: float) -> CurveBlock:

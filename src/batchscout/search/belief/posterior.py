@@ -40,7 +40,10 @@ FEW, LEAST_SHARE = 12, 0.25  # jobs; share of these numbers that is enough howev
 NOISE_LEVELS = np.geomspace(0.03, 1.1, 7)
 LN_NOISE = np.log(NOISE_LEVELS)
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
-ODD_JOB = 0.02  # prior that a job follows neither the law nor a divergence; if it did not arrive, far less
+ODD_JOB = (
+    0.2  # prior that a job follows neither the law nor a divergence; far less where it did not arrive (RARE)
+)
+RARE = 2.5  # nats
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
 FALSE_ALARM = 0.02  # probability that a job which follows the law ends as diverged
 LOUD_EVALUATIONS = 10.0
@@ -174,7 +177,7 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
     bins = max(len(r.score) for r in records)
     shape = (len(records), bins)
     ln_n, y, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for j, (r, loud) in enumerate(zip(records, _loudness(records), strict=True)):
+    for j, (r, loud) in enumerate(zip(records, _loudness(records, scale), strict=True)):
         k = len(r.score)
         ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count / loud
         ln_n[j, k:] = r.ln_samples[-1]
@@ -221,7 +224,7 @@ def _noise_of(records: Sequence[JobRecord], scale: float) -> tuple[float, float]
     return float(max(mean, LEAST_LN_NOISE)), float(max(PRIOR_SD[4] / np.sqrt(1 + weight), 0.25))
 
 
-def _loudness(records: Sequence[JobRecord]) -> Array:
+def _loudness(records: Sequence[JobRecord], scale: float) -> Array:
     """(J,) variance of one evaluation relative to the usual job's, as the curves' own jitter shows it.
 
     At a high lr the policy itself jumps from update to update. In steps of sqrt 2, shrunk to 1 by as many evaluations
@@ -230,7 +233,7 @@ def _loudness(records: Sequence[JobRecord]) -> Array:
     free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
     if not free.any():
         return np.ones(len(records))
-    ln_jitter = np.log(np.maximum([r.jitter for r in records], 1e-9))
+    ln_jitter = np.maximum(np.log(np.maximum([r.jitter for r in records], 1e-9) / scale), LEAST_LN_NOISE)
     usual = float(free @ ln_jitter / free.sum())
     ratio = np.exp(2 * np.clip(ln_jitter - usual, -3, 3))
     shrunk = (LOUD_EVALUATIONS + free * ratio) / (LOUD_EVALUATIONS + free)
@@ -287,7 +290,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     table[gone] += np.float32(np.log(FALSE_ALARM))
     # one that is known to diverge may have stayed at the floor, which no walk explains as well as a slow job does
     ln_diverged = np.where(gone[:, None], np.logaddexp(odd, like[..., -1] - total), odd)
-    rare = np.array([0.0 if r.is_reached else -2.5 for r in records])
+    rare = np.array([0.0 if r.is_reached else -RARE for r in records])
     return Evidence(
         tuple(records),
         block,
@@ -386,7 +389,7 @@ class LawEngine:
         shift = mean - raw @ density.weight
         x = np.column_stack([bank, rng.integers(0, density.shape_count, len(bank)) + 0.5])
         x[:, law.S_MIN] = mean
-        like = density.ln_likelihood((level + shift[:, None], d, x), 0.0)
+        like = density.ln_likelihood((level + (shift + density.offset(x))[:, None], d, x), 0.0)
         like = np.where((mean > low) & (mean < high), like, -1e6)
         t = (shift - guess) / density.spread
         ln_q = np.log(0.5 * 0.375 * (1 + t**2 / 4) ** -2.5 / density.spread + 0.5 / (high - low))
@@ -412,11 +415,19 @@ def _levels(evidence: Evidence) -> tuple[Array, Array]:
     return mean, sd
 
 
+def _levels_by_shape(evidence: Evidence) -> Array:
+    """(K, J) mean of each job's ln S over the lattice, under each shape."""
+    like = evidence.shape.ln_like - evidence.shape.ln_like.max(-1, keepdims=True)
+    w = np.exp(like)
+    return np.asarray(((w @ evidence.shape.z) / w.sum(-1)).T, np.float64)
+
+
 class _LawDensity:
     """Laws with a shape index: prior, and likelihood by looking up the tables, blurred at early stages.
 
     Draws carry, in the place of ln s_min, the mean of ln S over the jobs (flat a priori as well): that number the
-    curves know, whatever the rest of the law.
+    curves know, whatever the rest of the law. It counts from where the draw's own shape puts the jobs: with another
+    shape they all move together, and a draw that changes its shape moves with them.
     """
 
     start_power = 1.0
@@ -438,6 +449,8 @@ class _LawDensity:
         self.centre, sd = _levels(evidence)
         precision = 1 / (sd**2 + 0.15**2)
         self.weight = precision / precision.sum()
+        by_shape = _levels_by_shape(evidence) @ self.weight
+        self.offsets = by_shape - by_shape.mean()
         self.spread = 0.3 + 1 / np.sqrt(precision.sum())
         # ln S averaged over the jobs: flat over the lattice and what lies around it
         self.level_range = (self.z0 - 2.0, float(evidence.shape.z[-1]) + 2.0)
@@ -447,8 +460,12 @@ class _LawDensity:
         out = x.copy()
         out[:, law.S_MIN] = 0.0
         level, _ = self.prior.ln_samples(out[:, : law.SIZE], self.batch, self.log2_lr)
-        out[:, law.S_MIN] = x[:, law.S_MIN] - level[:, self.point_of] @ self.weight
+        out[:, law.S_MIN] = x[:, law.S_MIN] + self.offset(x) - level[:, self.point_of] @ self.weight
         return out
+
+    def offset(self, x: Array) -> Array:
+        """(P,) mean of ln S over the jobs under each draw's shape, minus that over all shapes."""
+        return np.asarray(self.offsets[x[:, law.SIZE].astype(int)])
 
     def ln_prior(self, x: Array) -> Array:
         inside = (x[:, law.SIZE] >= 0) & (x[:, law.SIZE] < self.shape_count)
@@ -459,7 +476,7 @@ class _LawDensity:
         level, d = self.prior.ln_samples(x[:, : law.SIZE], self.batch, self.log2_lr)
         # columns of level hold ln S up to the draw's own constant
         mean = level[:, self.point_of] @ self.weight
-        return level + (x[:, law.S_MIN] - mean)[:, None], d, x
+        return level + (x[:, law.S_MIN] + self.offset(x) - mean)[:, None], d, x
 
     def ln_likelihood(self, features: tuple[Array, Array, Array], stage: float) -> Array:
         power = self.start_power + (1 - self.start_power) * min(1.0, 1.5 * stage)
