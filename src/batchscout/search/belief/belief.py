@@ -56,5 +56,5 @@ class Belief:
         return answer
 
     def prior_shapes(self) -> Array:
-        """(K, 5) curve shapes before any curve was seen."""
+        """(K, 6) curve shapes before any curve was seen."""
         return np.asarray(PRIOR_MEAN + PRIOR_SD * _shape_normals(self.seed)[:SHAPES])

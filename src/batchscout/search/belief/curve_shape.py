@@ -3,8 +3,12 @@
     p(u) = lo + (hi - lo) sigmoid(u / w + c)^nu,   u = ln n - ln S,   p(0) = target
 
 Scores are scaled so that 0 is about the untrained model and 1 the target. ``nu`` bends the left end (Gompertz-like
-above 1, Weibull-like below), so the family covers the usual saturating curves. The posterior over the five numbers
-(lo, ln gap, ln w, ln nu, ln noise; gap = hi - 1) is found by Gauss-Newton with each job's ln S as a nuisance, then
+above 1, Weibull-like below), so the family covers the usual saturating curves. The floor may follow the lr,
+
+    p_job(u) = p(u) + tilt log2(lr / middle lr) (1 - p(u)),
+
+for a curve at a low lr is often the first half-way up and the last to arrive. The posterior over the six numbers (lo,
+ln gap, ln w, ln nu, ln noise, tilt; gap = hi - 1) is found by Gauss-Newton with each job's ln S as a nuisance, then
 sampled by adaptive importance sampling on the exact marginal likelihood, in which each job may be an outlier
 (`wandering`): no odd job may bend the common shape.
 """
@@ -25,7 +29,7 @@ Table = NDArray[np.float32]
 NOISE, TILT, SIZE = 4, 5, 6
 PRIOR_MEAN = np.array([0.0, np.log(0.2), np.log(0.4), 0.0, np.log(0.03), 0.0])
 PRIOR_SD = np.array([0.06, 0.6, 0.4, 0.45, 0.6, 0.12])
-SAME_FLOOR = (0.5, 0.02)
+SAME_FLOOR_SD = 0.02  # of the tilt where, as likely as not, floors do not follow the lr
 _CURVED = [0, 1, 2, 3, TILT]  # all but the noise
 STEP = 0.05  # of the ln S lattice
 OUTLIER, BEYOND = 0.05, 0.8
@@ -40,6 +44,7 @@ class CurveBlock:
     """Scaled curves of J jobs, padded to b bins (count 0).
 
     ln_n, y, count  (J, b);   ln_wandering  (J,) log marginal likelihood of each as an outlier
+    count   evaluations in each bin; those of a job that is louder than the usual one count for less
     ln_noise, ln_noise_sd  what is expected of the shape's ln noise, from the curves' own jitter
     dip     (J,) sd of a job's own floor around the shared one: `floor`, and more where its scores fell below the
             untrained model's
@@ -84,8 +89,8 @@ class CurveBlock:
         mean, sd = PRIOR_MEAN.copy(), PRIOR_SD.copy()
         mean[NOISE], sd[NOISE] = self.ln_noise, self.ln_noise_sd
         away = -0.5 * ((shapes - mean) / sd) ** 2
-        same = np.log(SAME_FLOOR[0] / (1 - SAME_FLOOR[0]) * sd[TILT] / SAME_FLOOR[1])
-        away[..., TILT] = np.logaddexp(away[..., TILT], same - 0.5 * (shapes[..., TILT] / SAME_FLOOR[1]) ** 2)
+        same = -0.5 * (shapes[..., TILT] / SAME_FLOOR_SD) ** 2
+        away[..., TILT] = np.logaddexp(away[..., TILT], same + np.log(sd[TILT] / SAME_FLOOR_SD))
         return np.asarray(away.sum(-1))
 
     def noise_factor(self, p: Array) -> Array:
@@ -108,7 +113,7 @@ class CurveBlock:
 class ShapeEnsemble:
     """K equally likely shapes and, on the lattice ln S = z0 + STEP i, what each job says.
 
-    shapes    (K, 5);  ln_like (J, K, Z) ln likelihood of ln S (density of the curve)
+    shapes    (K, 6);  ln_like (J, K, Z) ln likelihood of ln S (density of the curve)
     ln_mass   (J, K) ln of its integral over the lattice; ln_outlier (J,) of the curve as an outlier
     floor     sd of the jobs' own floors, 0 where they share one
     """
@@ -128,7 +133,7 @@ class ShapeEnsemble:
 
 
 def height(shapes: Array, u: Array) -> Array:
-    """Scaled score at u; shapes (..., 5) broadcast against u (...)."""
+    """Scaled score at u; shapes (..., 6) broadcast against u (...)."""
     lo, hi, w, nu = shapes[..., 0], 1 + np.exp(shapes[..., 1]), np.exp(shapes[..., 2]), np.exp(shapes[..., 3])
     share = ((1 - lo) / (hi - lo)) ** (1 / nu)
     x = u / w + np.log(share / (1 - share))
@@ -246,7 +251,7 @@ def normality(block: CurveBlock, mass: Array) -> Array:
 
 
 def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble:
-    """`size` equally weighted shapes from the posterior. normals: (N, 5) fixed standard normals, N >= 2 size.
+    """`size` equally weighted shapes from the posterior. normals: (N, 6) fixed standard normals, N >= 2 size.
 
     Whether jobs share their floor is decided by the evidence at the best mode: where they do not, half-risen jobs say
     less of their S, and the early updates at a high lr, which may cost before they pay, do not count against it.

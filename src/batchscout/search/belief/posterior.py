@@ -304,7 +304,7 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
 
 
 def is_fallen(record: JobRecord, shapes: Array, block: CurveBlock) -> bool:
-    """Whether a job has fallen, by the noise of the shapes (K, 5), and at least by a hundredth of the rise.
+    """Whether a job has fallen, by the noise of the shapes (K, 6), and at least by a hundredth of the rise.
 
     One that never rose has nothing to fall from: it may be in the dip that others recovered from.
     """

@@ -47,7 +47,7 @@ class Outlook:
 def look_at(
     record: JobRecord, belief: Posterior, shapes: Array, target_score: float, is_fraction: bool
 ) -> Outlook:
-    """belief: from the other jobs, or from all with this one as it was a little earlier; shapes: its (K, 5) curve
+    """belief: from the other jobs, or from all with this one as it was a little earlier; shapes: its (K, 6) curve
     shapes, or the prior's where it has none."""
     evidence = belief.evidence
     own = block_beside(evidence, record, target_score, is_fraction)
