@@ -9,7 +9,7 @@ import pytest
 from tests.search.jobs import job
 from tests.search.test_belief import BATCH_SIZES, LRS, START, TARGET, believe, rising, true_samples
 
-from batchscout.search.belief import record_of
+from batchscout.search.belief import law, record_of
 from batchscout.search.belief.curve_shape import (
     PRIOR_MEAN,
     PRIOR_SD,
@@ -22,7 +22,7 @@ from batchscout.search.belief.curve_shape import (
 )
 from batchscout.search.belief.misfit import LENGTH, NOTICED, find_misfit
 from batchscout.search.belief.posterior import LawEngine, weigh_curves
-from batchscout.search.protocol import JobObservation, Point, Proposal, SearchContext, Space
+from batchscout.search.protocol import Finished, JobObservation, Point, Proposal, SearchContext, Space
 from batchscout.search.time_to_target import TimeToTargetSearch, watch
 from batchscout.search.time_to_target.settings import Settings
 
@@ -188,7 +188,7 @@ def test_one_job_left_out_by_weights_is_the_belief_of_the_others() -> None:
     batch, lr2 = np.array([64.0, 256.0, 1024.0]), np.full(3, np.log2(LRS[4]))
     told = thinned.ln_samples(batch, lr2)[0]
     exact = replace(thinned, x=cloud.x).ln_samples(batch, lr2)[0]
-    assert np.median(told, axis=0) == pytest.approx(np.median(exact, axis=0), abs=0.06)
+    assert np.median(told, axis=0) == pytest.approx(np.median(exact, axis=0), abs=0.03)
     assert told.std(0) == pytest.approx(exact.std(0), rel=0.4)
 
 
@@ -204,7 +204,8 @@ def test_the_level_that_all_jobs_share_is_as_uncertain_as_the_shape_whatever_the
     assert evidence is not None
     at = np.array([256.0]), np.array([np.log2(LRS[4])])
     levels = [
-        belief.prior.ln_samples(LawEngine(belief.prior, s).draw(evidence).x[:, :13], *at)[0] for s in range(4)
+        belief.prior.ln_samples(LawEngine(belief.prior, s).draw(evidence).x[:, : law.SIZE], *at)[0]
+        for s in range(4)
     ]
     weight = np.exp(evidence.shape.ln_like - evidence.shape.ln_like.max(-1, keepdims=True))
     by_shape = ((weight @ evidence.shape.z) / weight.sum(-1)).mean(0)
@@ -278,3 +279,14 @@ def test_a_sweep_does_not_end_on_a_setting_that_was_never_run_to_the_target() ->
     proposal = search.propose(jobs)
     assert isinstance(proposal, Proposal)
     assert (proposal.kind, proposal.resume) == ("verify", f"b{proposal.point.batch_size}-lr2e-05-s0")
+
+
+@pytest.mark.parametrize(("outcome", "reason"), [("infeasible", "oom_gpu"), ("diverged", "")])
+def test_a_sweep_of_which_nothing_can_be_run_to_the_target_ends(outcome: str, reason: str) -> None:
+    context = SearchContext(Space((64, 128), (LRS[3],), seeds=1), TARGET)
+    scores = () if outcome == "infeasible" else tuple(float(s) for s in np.linspace(0.5, 0.1, 8))
+    jobs = [
+        replace(job(b, LRS[3], 0, outcome=outcome, scores=scores, samples=1000, seconds=8.0), reason=reason)
+        for b in (64, 128)
+    ]
+    assert TimeToTargetSearch(context).propose(jobs) == Finished("every allowed point has been tried")

@@ -104,6 +104,10 @@ class CurveBlock:
         """Of one evaluation at scaled score p, under a shape's noise; the two broadcast."""
         return np.asarray(np.exp(2 * ln_noise) * self.noise_factor(p) + _FLOOR**2)
 
+    def raised(self, shapes: Array) -> Array:
+        """(K, J) how far the lr of each job lifts its floor, under each shape."""
+        return np.asarray(shapes[:, TILT, None] * self.octaves)
+
     def precision(self, p: Array, ln_noise: Array) -> Array:
         """(..., J, b) of each bin at scaled score p; 0 where there is none."""
         return np.asarray(self.count / (self.variance(p, ln_noise) + self.count * _WOBBLE**2))
@@ -167,7 +171,7 @@ def ln_likelihood(block: CurveBlock, shapes: Array, z: Array) -> Table:
     heights, rises = (_windows(a, size).swapaxes(0, 1) for a in (p, np.diff(p, axis=1)))
     inverses, ln_vs = _windows(inverse, size), _windows(ln_v, size)
     position = ((block.ln_n - z[0]) / STEP - low).astype(np.float32)
-    raised = (block.octaves[:, None, None] * shapes[:, TILT, None]).astype(np.float32)
+    raised = block.raised(shapes).T[..., None].astype(np.float32)
     out = np.empty((jobs, len(shapes), size), np.float32)
     for j in range(jobs):
         bins = np.flatnonzero(used[j])
@@ -359,12 +363,10 @@ def _residuals(
     """Weighted residuals (s, J, b), derivatives by the curved shape numbers (s, J, b, 5) and by ln S (s, J, b)."""
     u = block.ln_n[None] - position[:, :, None]
     p, *slopes, along = _slopes(shapes[:, None, None, :], u)
-    raised = shapes[:, None, None, TILT] * block.octaves[:, None]
+    raised = block.raised(shapes)[..., None]
     slopes = [(1 - raised) * s for s in slopes] + [block.octaves[:, None] * (1 - p)]
     p = p + raised * (1 - p)
-    inverse = block.precision(p, shapes[:, NOISE, None, None])
-    weight = np.sqrt(normal[:, :, None] * inverse)
-    white = _without_floor(block, p, inverse)
+    weight, white = _whitening(block, shapes, p, normal)
     by_shape = np.stack([white(s) for s in slopes], axis=-1)
     by_position = -white((1 - raised) * along)
     return weight * white(block.y - p), weight[..., None] * by_shape, weight * by_position
@@ -373,15 +375,22 @@ def _residuals(
 def _heights(block: CurveBlock, shapes: Array, u: Array) -> Array:
     """(s, J, b) scaled scores of each job at u, its floor where its lr puts it."""
     p = height(shapes[:, None, None, :], u)
-    return np.asarray(p + shapes[:, None, None, TILT] * block.octaves[:, None] * (1 - p))
+    return np.asarray(p + block.raised(shapes)[..., None] * (1 - p))
 
 
 def _off(block: CurveBlock, shapes: Array, position: Array, normal: Array) -> Array:
     """Weighted residuals (s, J, b) alone."""
     p = _heights(block, shapes, block.ln_n[None] - position[:, :, None])
+    weight, white = _whitening(block, shapes, p, normal)
+    return weight * white(block.y - p)
+
+
+def _whitening(
+    block: CurveBlock, shapes: Array, p: Array, normal: Array
+) -> tuple[Array, Callable[[Array], Array]]:
+    """Root of the weight of each bin (s, J, b) at heights p, and what takes the jobs' own floors out of residuals."""
     inverse = block.precision(p, shapes[:, NOISE, None, None])
-    weight = np.sqrt(normal[:, :, None] * inverse)
-    return np.asarray(weight * _without_floor(block, p, inverse)(block.y - p))
+    return np.sqrt(normal[:, :, None] * inverse), _without_floor(block, p, inverse)
 
 
 def _slopes(shapes: Array, u: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
@@ -432,6 +441,7 @@ def _gauss_newton(
     block: CurveBlock, shapes: Array, position: Array, normal: Array, damping: Array
 ) -> tuple[Array, Array, Array]:
     prior_precision, prior_mean = PRIOR_SD[_CURVED] ** -2, PRIOR_MEAN[_CURVED]
+    eye = np.eye(len(_CURVED))
 
     def objective(s: Array, x: Array) -> Array:
         r = _off(block, s, x, normal)
@@ -443,10 +453,8 @@ def _gauss_newton(
         parts = _residuals(block, shapes, position, normal)
         reduced, right, B, D, h = _schur(*parts)
         right = right - prior_precision * (shapes[:, _CURVED] - prior_mean)
-        system = reduced + (prior_precision * (1 + damping[:, None]))[:, :, None] * np.eye(len(_CURVED))
-        system = system + damping[:, None, None] * np.einsum("skk->sk", reduced)[:, :, None] * np.eye(
-            len(_CURVED)
-        )
+        system = reduced + (prior_precision * (1 + damping[:, None]))[:, :, None] * eye
+        system = system + damping[:, None, None] * np.einsum("skk->sk", reduced)[:, :, None] * eye
         step = np.linalg.solve(system, right[..., None])[..., 0]
         step = np.clip(step, -0.5, 0.5)
         move = np.clip((h - np.einsum("sjk,sk->sj", B, step)) / D, -0.7, 0.7)

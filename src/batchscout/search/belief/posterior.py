@@ -40,13 +40,13 @@ FEW, LEAST_SHARE = 12, 0.25  # jobs; share of these numbers that is enough howev
 NOISE_LEVELS = np.geomspace(0.03, 1.1, 7)
 LN_NOISE = np.log(NOISE_LEVELS)
 BLUR = 1.0  # sd of ln S, and octaves of the edge, at which the search for the law begins
-ODD_JOB = (
-    0.2  # prior that a job follows neither the law nor a divergence; far less where it did not arrive (RARE)
-)
-RARE = 2.5  # nats
+ODD_JOB, RARE = (
+    0.2,
+    2.5,
+)  # prior that a job follows neither law nor divergence; nats against it if it did not arrive
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
 FALSE_ALARM = 0.02  # probability that a job which follows the law ends as diverged
-LOUD_EVALUATIONS = 10.0
+LOUD_EVALUATIONS = 10.0  # as many say as much of a job's own noise as is known before
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
 EDGE_EXPONENTS = (0.0, 0.4, 0.8)
 CROSSING_SD = 0.08
@@ -177,20 +177,19 @@ def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) 
     bins = max(len(r.score) for r in records)
     shape = (len(records), bins)
     ln_n, y, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for j, (r, loud) in enumerate(zip(records, _loudness(records, scale), strict=True)):
-        k = len(r.score)
-        ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, (r.score - start) / scale, r.count / loud
-        ln_n[j, k:] = r.ln_samples[-1]
     ln_noise, ln_noise_sd = _noise_of(records, scale)
-    wandering = np.array([
-        ln_wandering(r.ln_samples, (r.score - start) / scale, c[: len(r.score)], float(np.exp(ln_noise)))
-        for r, c in zip(records, count, strict=True)
-    ])  # fmt: skip
+    noise, wandering, dip = float(np.exp(ln_noise)), [], []
+    for j, (r, loud) in enumerate(zip(records, _loudness(records, scale), strict=True)):
+        k, level, weight = len(r.score), (r.score - start) / scale, r.count / loud
+        ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, level, weight
+        ln_n[j, k:] = r.ln_samples[-1]
+        wandering.append(ln_wandering(r.ln_samples, level, weight, noise))
+        dip.append(_dip(level, noise))
     octaves = np.log2([r.lr for r in records])
     octaves -= np.median(octaves)
     return CurveBlock(
-        ln_n, y, count, wandering, ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise, ln_noise_sd,
-        np.array([_dip((r.score - start) / scale, float(np.exp(ln_noise))) for r in records]), octaves,
+        ln_n, y, count, np.array(wandering), ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise,
+        ln_noise_sd, np.array(dip), octaves,
     )  # fmt: skip
 
 
@@ -217,11 +216,16 @@ def _noise_of(records: Sequence[JobRecord], scale: float) -> tuple[float, float]
 
     Without it a noise far from the prior's makes every curve look odd, and odd curves teach no noise.
     """
-    free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
-    seen = np.log(np.maximum([r.jitter for r in records], 1e-9) / scale)
+    free, seen = _jitters(records, scale)
     weight = free.sum() / PRIOR_EVALUATIONS
-    mean = (PRIOR_MEAN[4] + weight * float(free @ seen) / max(free.sum(), 1e-9)) / (1 + weight)
-    return float(max(mean, LEAST_LN_NOISE)), float(max(PRIOR_SD[4] / np.sqrt(1 + weight), 0.25))
+    mean = (PRIOR_MEAN[NOISE] + weight * float(free @ seen) / max(free.sum(), 1e-9)) / (1 + weight)
+    return float(max(mean, LEAST_LN_NOISE)), float(max(PRIOR_SD[NOISE] / np.sqrt(1 + weight), 0.25))
+
+
+def _jitters(records: Sequence[JobRecord], scale: float) -> tuple[Array, Array]:
+    """(J,) evaluations that tell each job's noise, and ln of the noise that they show, in units of the rise."""
+    free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
+    return free, np.log(np.maximum([r.jitter for r in records], 1e-9) / scale)
 
 
 def _loudness(records: Sequence[JobRecord], scale: float) -> Array:
@@ -230,10 +234,10 @@ def _loudness(records: Sequence[JobRecord], scale: float) -> Array:
     At a high lr the policy itself jumps from update to update. In steps of sqrt 2, shrunk to 1 by as many evaluations
     as it takes to see a difference.
     """
-    free = np.array([max(r.evaluations - 4, 0) if r.jitter > 0 else 0 for r in records], float)
+    free, seen = _jitters(records, scale)
     if not free.any():
         return np.ones(len(records))
-    ln_jitter = np.maximum(np.log(np.maximum([r.jitter for r in records], 1e-9) / scale), LEAST_LN_NOISE)
+    ln_jitter = np.maximum(seen, LEAST_LN_NOISE)
     usual = float(free @ ln_jitter / free.sum())
     ratio = np.exp(2 * np.clip(ln_jitter - usual, -3, 3))
     shrunk = (LOUD_EVALUATIONS + free * ratio) / (LOUD_EVALUATIONS + free)

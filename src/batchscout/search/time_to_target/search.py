@@ -69,7 +69,10 @@ class TimeToTargetSearch:
             return self._descend(state)
         choice = choose(state, self.settings, self._rng(state), self._may_go_on)
         if choice is None:
-            return None if state.running else self._confirm(state)
+            if state.running:
+                return None
+            words = "every allowed point has been tried"
+            return self._confirm(state) if self._can_confirm(state) else Finished(words)
         if state.running_jobs and choice.gain < self.settings.worth * choice.cost:
             return None  # what already runs will tell more than this could
         return self._proposal(state, choice)
@@ -355,9 +358,13 @@ class TimeToTargetSearch:
 
     def _is_settled(self, state: State) -> bool:
         """Whether the recommendation is as good as the tolerance asks, and can be verified."""
-        if state.posterior.evidence is None:
-            return False
-        if not self._is_good_enough(state):
+        return (
+            state.posterior.evidence is not None and self._is_good_enough(state) and self._can_confirm(state)
+        )
+
+    def _can_confirm(self, state: State) -> bool:
+        """Whether the recommendation can run, or has run and may go on or arrived."""
+        if not state.allowed[state.best]:
             return False
         point = state.points[state.best]
         tried = [j for j in state.jobs if j.point == point and j.kind != "probe"]
