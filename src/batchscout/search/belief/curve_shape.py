@@ -48,7 +48,8 @@ class CurveBlock:
     ln_noise, ln_noise_sd  what is expected of the shape's ln noise, from the curves' own jitter
     dip     (J,) sd of a job's own floor around the shared one: `floor`, and more where its scores fell below the
             untrained model's
-    octaves (J,) log2 lr minus that of the jobs' middle
+    octaves (J,) log2 lr minus `log2_lr`, that of the middle
+    ln_jitter  ln of the noise of one evaluation that the jobs show on average, NaN where none shows it
     beyond  (M, J) share 0 or 1: the M ways in which an edge of divergence may part the jobs, equally likely a priori
     scale, start    raw score = start + scale * y; is_fraction: raw scores are shares in [0, 1], noise is binomial-like
     """
@@ -66,6 +67,8 @@ class CurveBlock:
     ln_noise_sd: float
     dip: Array
     octaves: Array
+    log2_lr: float = 0.0
+    ln_jitter: float = float("nan")
     floor: float = 0.0
 
     def take(self, jobs: list[int]) -> CurveBlock:
@@ -267,7 +270,7 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         other, loose_proposals = _modes(loose, z)
         if other > best + FLOORS_PRICE:
             block, proposals = loose, loose_proposals
-    pool_shapes, pool_evidence, pool_ln_q = [], [], []
+    pool_shapes, pool_like, pool_evidence, pool_ln_q = [], [], [], []
     rounds, per_round = 3, len(normals) // 3
     for r in range(rounds):
         e = normals[r * per_round : (r + 1) * per_round]
@@ -280,9 +283,9 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
             mine = slice(i * each, (i + 1) * each)
             shapes[mine] = centre + (wide[mine] * e[mine]) @ root.T
             pool_ln_q.append((centre, root, float(len(shapes[mine]))))
-        mass = ln_mass(ln_likelihood(block, shapes, z))
         pool_shapes.append(shapes)
-        pool_evidence.append(ln_evidence(block, shapes, mass))
+        pool_like.append(ln_likelihood(block, shapes, z))
+        pool_evidence.append(ln_evidence(block, shapes, ln_mass(pool_like[-1])))
         shapes_all, lp = np.concatenate(pool_shapes), np.concatenate(pool_evidence)
         weight = np.asarray(lp - _ln_mixture(shapes_all, pool_ln_q))
         w = np.exp(weight - weight.max())
@@ -299,9 +302,11 @@ def fit_shapes(block: CurveBlock, *, size: int, normals: Array) -> ShapeEnsemble
         centre = flat @ shapes_all
         spread = shapes_all - centre
         proposals = [(centre, (flat[:, None] * spread).T @ spread * 1.2 + np.diag((0.02 * PRIOR_SD) ** 2))]
-    shapes = shapes_all[evenly(w, size)]
-    like = ln_likelihood(block, shapes, z)
-    return ShapeEnsemble(shapes, z, like, ln_mass(like), block.ln_wandering, effective, block.floor)
+    picked = evenly(w, size)
+    like = np.concatenate(pool_like, axis=1)[:, picked]
+    return ShapeEnsemble(
+        shapes_all[picked], z, like, ln_mass(like), block.ln_wandering, effective, block.floor
+    )
 
 
 def _ln_mixture(shapes: Array, proposals: list[tuple[Array, Array, float]]) -> Array:

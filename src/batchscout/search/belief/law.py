@@ -118,7 +118,8 @@ class LawPrior:
         by_size = c(S_MIN) + np.exp(c(POWER)) / gamma * np.logaddexp(0.0, gamma * (ln_b - c(B_CRIT)))
         by_size = by_size + np.log1p(np.exp(c(SMALL) - ln_b))
         d = log2_lr[None] - self.log2_best_lr(x, ln_b)[:, of]
-        curvature = np.exp(c(CURVATURE) + np.where(d > 0, 0.5, -0.5) * c(TILT))
+        above, below = (np.exp(c(CURVATURE) + side * c(TILT)) for side in (0.5, -0.5))
+        curvature = np.where(d > 0, above, below)
         return by_size[:, of] + np.log1p(curvature * d * d), d
 
     def log2_best_lr(self, x: Array, ln_b: Array) -> Array:

@@ -72,6 +72,7 @@ def lead(
     x = start.copy()
     mover = _Mover(density, rng, bank, discrete, discrete_size)
     stage, step, evaluations, acceptance = 0.0, 0.25, 1, 0.0
+    prior = density.ln_prior(x)
     like = density.ln_likelihood(density.features(x), 0.0)
     while stage < 1:
         features = density.features(x)
@@ -79,14 +80,14 @@ def lead(
         stage, like, weight = _next_stage(density, features, like, stage, step)
         step = STRIDE * (stage - before)
         pick = _resample(weight, rng)
-        x, like = x[pick], like[pick]
+        x, like, prior = x[pick], like[pick], prior[pick]
         for _ in range(moves):
-            x, like, acceptance = mover.sweep(x, like, stage)
+            acceptance = mover.sweep(x, like, prior, stage)
             evaluations += 1
     disagreement = 9.0
     for repair in range(2):
         for _ in range(last_moves):
-            x, like, acceptance = mover.sweep(x, like, 1.0)
+            acceptance = mover.sweep(x, like, prior, 1.0)
             evaluations += 1
         disagreement = _disagreement(x)
         if disagreement < 0.4:
@@ -96,7 +97,7 @@ def lead(
             lost = like < np.median(like) - 30
             if lost.any() and not lost.all():
                 source = rng.choice(np.flatnonzero(~lost), lost.sum())
-                x[lost], like[lost] = x[source], like[source]
+                x[lost], like[lost], prior[lost] = x[source], like[source], prior[source]
     return Cloud(x, like, acceptance, disagreement, evaluations)
 
 
@@ -144,25 +145,25 @@ class _Mover:
         self.discrete, self.discrete_size = discrete, discrete_size
         self.can_redraw = np.isfinite(bank[0])
 
-    def sweep(self, x: Array, like: Array, stage: float) -> tuple[Array, Array, float]:
-        x, like = x.copy(), like.copy()
+    def sweep(self, x: Array, like: Array, prior: Array, stage: float) -> float:
+        """Moves the draws in place, with their ln likelihood and ln prior; share of them that moved."""
         size, accepted = len(x), 0
         for half in (0, 1):
             mine, other = np.arange(half, size, 2), np.arange(1 - half, size, 2)
             proposed, redrawn = self._propose(x[mine], x[other])
-            prior = self.density.ln_prior(proposed)
-            inside = np.flatnonzero(np.isfinite(prior))
+            new_prior = self.density.ln_prior(proposed)
+            inside = np.flatnonzero(np.isfinite(new_prior))
             if not len(inside):
                 continue
-            mine, proposed = mine[inside], proposed[inside]
+            mine, proposed, new_prior = mine[inside], proposed[inside], new_prior[inside]
             new = self.density.ln_likelihood(self.density.features(proposed), stage)
             # numbers drawn anew from the prior have its density in their proposal
-            known = np.where(redrawn[inside], 0.0, prior[inside] - self.density.ln_prior(x[mine]))
+            known = np.where(redrawn[inside], 0.0, new_prior - prior[mine])
             gain = known + new - like[mine]
             ok = np.log(self.rng.random(len(mine))) < gain
-            x[mine[ok]], like[mine[ok]] = proposed[ok], new[ok]
+            x[mine[ok]], like[mine[ok]], prior[mine[ok]] = proposed[ok], new[ok], new_prior[ok]
             accepted += int(ok.sum())
-        return x, like, accepted / size
+        return accepted / size
 
     def _propose(self, mine: Array, other: Array) -> tuple[Array, NDArray[np.bool_]]:
         rng = self.rng

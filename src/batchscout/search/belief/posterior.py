@@ -33,6 +33,7 @@ from batchscout.search.belief.records import JobRecord, start_score
 from batchscout.search.belief.wandering import has_fallen, ln_wandering
 
 Array = NDArray[np.float64]
+Table = NDArray[np.float32]
 Index = NDArray[np.int64]
 
 DRAWS, SHAPES, BANK = 600, 64, 16384  # while jobs are few
@@ -117,7 +118,7 @@ class Posterior:
         evidence = self.evidence
         if evidence is None:
             return ()
-        level, sd = _levels(evidence)
+        level, sd, _ = _levels(evidence)
         usual = evidence.shape.ln_mass.max(1) > np.log(ODD_CURVE) + evidence.block.ln_wandering
         is_told = usual & (sd < TOLD) & ~evidence.fallen
         return tuple(
@@ -168,38 +169,48 @@ def divergence(d: Array, edge: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-np.clip((d - edge) / law.EDGE_WIDTH, -40, 40))))
 
 
-def curve_block(records: Sequence[JobRecord], target: float, is_fraction: bool) -> CurveBlock:
-    """The curves on one scale: 0 the untrained model, 1 the target."""
-    start = start_score(records)
+def curve_block(
+    records: Sequence[JobRecord], target: float, is_fraction: bool, beside: CurveBlock | None = None
+) -> CurveBlock:
+    """The curves on one scale: 0 the untrained model, 1 the target.
+
+    beside  the block of other jobs on whose scale they are put: its zero, its noise, its middle lr
+    """
+    start = start_score(records) if beside is None else beside.start
     assert start is not None, "no curve"
     # a start at or above the target leaves no rise to scale by: any positive unit will do
     scale = target - start if target - start > 1e-6 else max(abs(target), 1.0) * 0.1
+    log2_lr = np.log2([r.lr for r in records])
+    if beside is None:
+        ln_noise, ln_noise_sd = _noise_of(records, scale)
+        usual, middle = _usual_jitter(records, scale), float(np.median(log2_lr))
+    else:
+        ln_noise, ln_noise_sd = beside.ln_noise, beside.ln_noise_sd
+        usual, middle = beside.ln_jitter, beside.log2_lr
     bins = max(len(r.score) for r in records)
     shape = (len(records), bins)
     ln_n, y, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    ln_noise, ln_noise_sd = _noise_of(records, scale)
     noise, wandering, dip = float(np.exp(ln_noise)), [], []
-    for j, (r, loud) in enumerate(zip(records, _loudness(records, scale), strict=True)):
+    for j, (r, loud) in enumerate(zip(records, _loudness(records, scale, usual), strict=True)):
         k, level, weight = len(r.score), (r.score - start) / scale, r.count / loud
         ln_n[j, :k], y[j, :k], count[j, :k] = r.ln_samples, level, weight
         ln_n[j, k:] = r.ln_samples[-1]
         wandering.append(ln_wandering(r.ln_samples, level, weight, noise))
         dip.append(_dip(level, noise))
-    octaves = np.log2([r.lr for r in records])
-    octaves -= np.median(octaves)
     return CurveBlock(
         ln_n, y, count, np.array(wandering), ln_n[:, -1], scale, start, is_fraction, _partings(records), ln_noise,
-        ln_noise_sd, np.array(dip), octaves,
+        ln_noise_sd, np.array(dip), log2_lr - middle, middle, usual,
     )  # fmt: skip
 
 
 def block_beside(
     evidence: Evidence | None, record: JobRecord, target: float, is_fraction: bool
 ) -> CurveBlock:
-    """One job's curve on the scale of the others and its own, with a floor of its own where they have theirs."""
-    known = () if evidence is None else tuple(r for r in evidence.records if r.job_id != record.job_id)
-    block = curve_block([*known, record], target, is_fraction).take([len(known)])
-    return block.with_floors(0.0 if evidence is None else evidence.shape.floor)
+    """One job's curve on the scale of what is known, with a floor of its own where the others have theirs."""
+    if evidence is None:
+        return curve_block([record], target, is_fraction)
+    alone = curve_block([record], target, is_fraction, evidence.block)
+    return alone.with_floors(evidence.shape.floor)
 
 
 def _dip(level: Array, noise: float) -> float:
@@ -228,18 +239,22 @@ def _jitters(records: Sequence[JobRecord], scale: float) -> tuple[Array, Array]:
     return free, np.log(np.maximum([r.jitter for r in records], 1e-9) / scale)
 
 
-def _loudness(records: Sequence[JobRecord], scale: float) -> Array:
+def _usual_jitter(records: Sequence[JobRecord], scale: float) -> float:
+    """ln of the noise of one evaluation that the jobs show on average, in units of the rise; NaN where none does."""
+    free, seen = _jitters(records, scale)
+    return float(free @ np.maximum(seen, LEAST_LN_NOISE) / free.sum()) if free.any() else float("nan")
+
+
+def _loudness(records: Sequence[JobRecord], scale: float, usual: float) -> Array:
     """(J,) variance of one evaluation relative to the usual job's, as the curves' own jitter shows it.
 
     At a high lr the policy itself jumps from update to update. In steps of sqrt 2, shrunk to 1 by as many evaluations
     as it takes to see a difference.
     """
     free, seen = _jitters(records, scale)
-    if not free.any():
+    if np.isnan(usual):
         return np.ones(len(records))
-    ln_jitter = np.maximum(seen, LEAST_LN_NOISE)
-    usual = float(free @ ln_jitter / free.sum())
-    ratio = np.exp(2 * np.clip(ln_jitter - usual, -3, 3))
+    ratio = np.exp(2 * np.clip(np.maximum(seen, LEAST_LN_NOISE) - usual, -3, 3))
     shrunk = (LOUD_EVALUATIONS + free * ratio) / (LOUD_EVALUATIONS + free)
     return np.asarray(2 ** (np.round(2 * np.log2(shrunk)) / 2))
 
@@ -276,9 +291,9 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
             mass[j] = np.logaddexp(np.log(0.9) + mass[j], np.log(0.1) + wandering[j])
     total = np.logaddexp(mass, np.log(ODD_CURVE) + wandering[:, None])
     relative = np.exp(np.clip(like - total[..., None].astype(np.float32), -80, 60))
-    table = np.empty((*relative.shape, len(NOISE_LEVELS)), np.float32)
-    for level, kernel in enumerate(_kernels(len(shape.z))):
-        table[..., level] = np.log(relative @ kernel + 1e-30)
+    table = relative @ _kernels(len(shape.z))
+    table += np.float32(1e-30)
+    table = np.log(table, out=table).reshape(*relative.shape, len(NOISE_LEVELS))
     gone = np.array([r.outcome is Outcome.DIVERGED for r in records])
     lost = fallen | gone
     reach = max(
@@ -330,14 +345,12 @@ def _direct_crossing(z: Array, ln_crossing: float) -> Array:
 
 
 @lru_cache(maxsize=4)
-def _kernels(size: int) -> tuple[NDArray[np.float32], ...]:
-    """Gaussian kernels over the lattice, one a noise level; rows beyond the edge see its last value."""
+def _kernels(size: int) -> Table:
+    """(Z, Z L) Gaussian kernels over the lattice, one a noise level; rows beyond the edge see its last value."""
     i = np.arange(size)
-    out = []
-    for sd in NOISE_LEVELS:
-        k = np.exp(-0.5 * (STEP * (i[:, None] - i[None]) / sd) ** 2)
-        out.append((k / k.sum(0, keepdims=True)).astype(np.float32))
-    return tuple(out)
+    away = STEP * (i[:, None] - i)
+    k = np.exp(-0.5 * (away[..., None] / NOISE_LEVELS) ** 2)
+    return (k / k.sum(0)).astype(np.float32).reshape(size, -1)
 
 
 class LawEngine:
@@ -346,7 +359,6 @@ class LawEngine:
     def __init__(self, prior: LawPrior, seed: int) -> None:
         self.prior, self.seed = prior, seed
         self._bank = prior.bank(BANK, seed)
-        self._bank_columns: dict[tuple[float, float], tuple[Array, Array]] = {}
 
     def prior_draws(self) -> Array:
         """Draws before any curve: every law of the prior, at one level of S."""
@@ -372,13 +384,7 @@ class LawEngine:
         """
         jobs = len(density.evidence.records)
         draws, bank = _enough(DRAWS, jobs), self._bank[: _enough(BANK, jobs)]
-        level, d = np.empty((2, len(bank), len(density.points)))
-        for i, point in enumerate(density.points):
-            known = self._bank_columns.get(point)
-            if known is None or len(known[0]) < len(bank):
-                at = self.prior.ln_samples(bank, np.array([point[0]]), np.array([point[1]]))
-                self._bank_columns[point] = (at[0][:, 0], at[1][:, 0])
-            level[:, i], d[:, i] = (column[: len(bank)] for column in self._bank_columns[point])
+        level, d = self.prior.ln_samples(bank, density.batch, density.log2_lr)
         raw = level[:, density.point_of]
         away = density.centre - raw
         guess = (away * density.weight).sum(1)
@@ -408,22 +414,25 @@ class LawEngine:
         return power, x[rng.permutation(evenly(w, draws))]
 
 
-def _levels(evidence: Evidence) -> tuple[Array, Array]:
-    """Rough mean and sd of each job's ln S over lattice and shapes."""
+def _levels(evidence: Evidence) -> tuple[Array, Array, Array]:
+    """Rough mean and sd of each job's ln S over lattice and shapes, (J,) each; and its mean by shape, (K, J)."""
     shape = evidence.shape
-    like = shape.ln_like - shape.ln_like.max((1, 2), keepdims=True)
-    w = np.exp(like).sum(1)
-    w /= w.sum(1, keepdims=True)
-    mean = w @ shape.z
-    sd = np.sqrt(np.maximum(w @ shape.z**2 - mean**2, 1e-4))
-    return mean, sd
+    weight = np.exp(shape.ln_like - shape.ln_like.max(-1, keepdims=True))
+    middle = shape.z.mean()
+    off = shape.z - middle
+    moments = weight @ np.column_stack([np.ones_like(off), off, off**2]).astype(np.float32)
+    mass, first, second = np.asarray(moments, np.float64).transpose(2, 0, 1)
+    share = np.exp(shape.ln_mass - shape.ln_mass.max(-1, keepdims=True))
+    share /= share.sum(-1, keepdims=True)
+    by_shape = first / mass
+    mean = (share * by_shape).sum(-1)
+    square = (share * (second / mass)).sum(-1)
+    return middle + mean, np.sqrt(np.maximum(square - mean**2, 1e-4)), middle + by_shape.T
 
 
-def _levels_by_shape(evidence: Evidence) -> Array:
-    """(K, J) mean of each job's ln S over the lattice, under each shape."""
-    like = evidence.shape.ln_like - evidence.shape.ln_like.max(-1, keepdims=True)
-    w = np.exp(like)
-    return np.asarray(((w @ evidence.shape.z) / w.sum(-1)).T, np.float64)
+def _by_shape(ln_density: Array) -> Table:
+    """(K, J) densities of (J, K)."""
+    return np.exp(np.clip(ln_density.T, -60, 60)).astype(np.float32, order="C")
 
 
 class _LawDensity:
@@ -448,12 +457,12 @@ class _LawDensity:
         self.counts_for = np.array([r.weight for r in evidence.records])
         self.flat = np.ascontiguousarray(evidence.table).reshape(-1)
         self.strides = np.array([np.prod(evidence.table.shape[i + 1 :]) for i in range(3)], int)
-        self.odd = np.exp(np.clip(evidence.ln_odd, -60, 60))
-        self.lost = np.exp(np.clip(evidence.ln_diverged, -60, 60))
-        self.centre, sd = _levels(evidence)
+        self.odd = ODD_JOB * _by_shape(evidence.ln_odd)
+        self.lost = _by_shape(evidence.ln_diverged)
+        self.centre, sd, by_shape = _levels(evidence)
         precision = 1 / (sd**2 + 0.15**2)
         self.weight = precision / precision.sum()
-        by_shape = _levels_by_shape(evidence) @ self.weight
+        by_shape = by_shape @ self.weight
         self.offsets = by_shape - by_shape.mean()
         self.spread = 0.3 + 1 / np.sqrt(precision.sum())
         # ln S averaged over the jobs: flat over the lattice and what lies around it
@@ -486,34 +495,34 @@ class _LawDensity:
         power = self.start_power + (1 - self.start_power) * min(1.0, 1.5 * stage)
         return np.asarray(power * (self.ln_each(features, stage) @ self.counts_for))
 
-    def ln_each(self, features: tuple[Array, Array, Array], stage: float) -> Array:
-        """(P, J) of each job."""
+    def ln_each(self, features: tuple[Array, Array, Array], stage: float) -> Table:
+        """(P, J) of each job, in single precision."""
         level, d, x = features
         blur = BLUR * (1 - stage) ** 2
-        k = x[:, law.SIZE].astype(int)[:, None]
+        k = x[:, law.SIZE].astype(int)
         width = np.hypot(law.EDGE_WIDTH, 0.7 * blur)
-        diverges = 1 / (1 + np.exp(-np.clip((d - x[:, law.EDGE, None]) / width, -40, 40)))[:, self.point_of]
-        where = np.clip((level[:, self.point_of] - self.z0) / STEP, 0, self.size - 1.001)
-        i = where.astype(int)
-        share = where - i
+        away = ((d - x[:, law.EDGE, None]) / width).astype(np.float32)
+        diverges = self._by_job(1 / (1 + np.exp(-np.clip(away, -40, 40))))
+        where = np.clip(((level - self.z0) / STEP).astype(np.float32), 0, self.size - 1.001)
         # a law is least exact far from the best lr
-        var = np.exp(2 * x[:, law.NOISE])[:, None] + (FAR_SD * d) ** 2 + blur**2
+        var = (np.exp(2 * x[:, law.NOISE]) + blur**2)[:, None] + (FAR_SD * d) ** 2
         # between two levels as between two places: a step from one to the next would be a wall for the whole cloud
-        noise = np.clip(
-            (0.5 * np.log(var) - LN_NOISE[0]) / (LN_NOISE[1] - LN_NOISE[0]), 0, len(LN_NOISE) - 1.001
-        )
-        level_of = noise.astype(int)
-        along = np.exp(
-            self._between(k, i, share, level_of[:, self.point_of], (noise - level_of)[:, self.point_of])
-        )
-        odd, lost = self.odd[self.jobs, k], self.lost[self.jobs, k]
-        each = (1 - diverges) * ((1 - ODD_JOB) * along + ODD_JOB * odd) + diverges * lost + 1e-28
-        return np.asarray(np.log(each))
+        noise = (0.5 * np.log(var.astype(np.float32)) - LN_NOISE[0]) / (LN_NOISE[1] - LN_NOISE[0])
+        noise = np.clip(noise, 0, len(LN_NOISE) - 1.001)
+        along = np.exp(self._between(k[:, None], self._by_job(where), self._by_job(noise)))
+        each = (1 - diverges) * ((1 - ODD_JOB) * along + self.odd[k])
+        each += diverges * self.lost[k] + np.float32(1e-28)
+        return np.log(each, out=each)
 
-    def _between(self, k: Index, i: Index, share: Array, noise: Index, noise_share: Array) -> Array:
-        """(P, J) ln density between lattice points i and i + 1, and noise levels noise and noise + 1."""
+    def _by_job(self, at_points: Table) -> Table:
+        return at_points if len(self.points) == len(self.point_of) else at_points[:, self.point_of]
+
+    def _between(self, k: Index, where: Table, noise: Table) -> Table:
+        """(P, J) ln density between two lattice points and two noise levels."""
         by_job, by_shape, by_place = self.strides
-        base = self.jobs * by_job + k * by_shape + i * by_place + noise
+        i, level = where.astype(int), noise.astype(int)
+        share, noise_share = (a - np.floor(a) for a in (where, noise))
+        base = self.jobs * by_job + k * by_shape + i * by_place + level
         here, next_place = np.take(self.flat, base), np.take(self.flat, base + by_place)
         low = here + share * (next_place - here)
         base += 1
