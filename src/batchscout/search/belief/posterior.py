@@ -350,7 +350,7 @@ def _kernels(size: int) -> Table:
     i = np.arange(size)
     away = STEP * (i[:, None] - i)
     k = np.exp(-0.5 * (away[..., None] / NOISE_LEVELS) ** 2)
-    return (k / k.sum(0)).astype(np.float32).reshape(size, -1)
+    return np.asarray(k / k.sum(0), np.float32).reshape(size, -1)
 
 
 class LawEngine:
@@ -512,10 +512,11 @@ class _LawDensity:
         along = np.exp(self._between(k[:, None], self._by_job(where), self._by_job(noise)))
         each = (1 - diverges) * ((1 - ODD_JOB) * along + self.odd[k])
         each += diverges * self.lost[k] + np.float32(1e-28)
-        return np.log(each, out=each)
+        return np.asarray(np.log(each, out=each))
 
     def _by_job(self, at_points: Table) -> Table:
-        return at_points if len(self.points) == len(self.point_of) else at_points[:, self.point_of]
+        is_itself = len(self.points) == len(self.point_of)
+        return at_points if is_itself else np.asarray(at_points[:, self.point_of])
 
     def _between(self, k: Index, where: Table, noise: Table) -> Table:
         """(P, J) ln density between two lattice points and two noise levels."""
