@@ -40,7 +40,7 @@ HINT = 0.1
 RISEN, VERIFIED_SD = 0.4, 0.08
 """A verifying run at a point that hardly diverges (SAFE) may stop this far up, once ln S is known this well: seeds
 differ by as much. Elsewhere it is watched as any suspect job is."""
-WORTH = 0.03
+WORTH = 0.02
 """Expected regret that a further job must remove per best-time that it costs."""
 END_BAD, END_REGRET = 0.04, 0.3
 """As in Settings, but stricter: a job costs little here beside what the source sweep has cost."""
