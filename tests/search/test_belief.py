@@ -18,8 +18,9 @@ from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.search.belief import Belief, JobRecord, law, record_of
 from batchscout.search.belief.curve_shape import STEP, height
+from batchscout.search.belief.evidence import curve_block, weigh_curves
 from batchscout.search.belief.law import LawPrior
-from batchscout.search.belief.posterior import _LawDensity, curve_block, weigh_curves
+from batchscout.search.belief.law_draws import LawDensity
 from batchscout.search.protocol import JobObservation, Point, Space
 
 TARGET = Target(score=0.8)
@@ -210,7 +211,7 @@ def test_the_likelihood_is_the_curves_blurred_by_the_noise_between_seeds() -> No
     jobs = [rising(64, LRS[3], upto=0.5), rising(256, LRS[4], upto=0.35)]
     belief, records = believe(jobs)
     evidence = weigh_curves(records, TARGET.score, True, 0)
-    density = _LawDensity(belief.prior, evidence)
+    density = LawDensity(belief.prior, evidence)
     draws = belief.posterior(records).cloud.x[:16]  # type: ignore[union-attr]
     z, noises = evidence.shape.z, np.geomspace(0.06, 0.3, 40)
 

@@ -20,8 +20,9 @@ from batchscout.search.belief.curve_shape import (
     lattice,
     ln_likelihood,
 )
+from batchscout.search.belief.evidence import weigh_curves
+from batchscout.search.belief.law_draws import LawEngine
 from batchscout.search.belief.misfit import LENGTH, NOTICED, find_misfit
-from batchscout.search.belief.posterior import LawEngine, weigh_curves
 from batchscout.search.protocol import Finished, JobObservation, Point, Proposal, SearchContext, Space
 from batchscout.search.time_to_target import TimeToTargetSearch, watch
 from batchscout.search.time_to_target.settings import Settings

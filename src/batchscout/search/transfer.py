@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, law
 from batchscout.search.belief.curve_shape import lattice, ln_likelihood
-from batchscout.search.belief.posterior import Posterior, block_beside
+from batchscout.search.belief.evidence import block_beside
+from batchscout.search.belief.posterior import Posterior
 
 Array = NDArray[np.float64]
 

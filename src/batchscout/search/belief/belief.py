@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from batchscout.measure.target import Target
 from batchscout.search.belief.curve_shape import PRIOR_MEAN, PRIOR_SD
+from batchscout.search.belief.evidence import SHAPES, shape_normals, weigh_curves
 from batchscout.search.belief.law import LawPrior
-from batchscout.search.belief.posterior import SHAPES, LawEngine, Posterior, _shape_normals, weigh_curves
+from batchscout.search.belief.law_draws import LawEngine
+from batchscout.search.belief.posterior import Posterior
 from batchscout.search.belief.records import JobRecord
 from batchscout.search.protocol import Space
 
@@ -57,4 +59,4 @@ class Belief:
 
     def prior_shapes(self) -> Array:
         """(K, 6) curve shapes before any curve was seen."""
-        return np.asarray(PRIOR_MEAN + PRIOR_SD * _shape_normals(self.seed)[:SHAPES])
+        return np.asarray(PRIOR_MEAN + PRIOR_SD * shape_normals(self.seed)[:SHAPES])

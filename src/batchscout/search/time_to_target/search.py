@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from batchscout.measure.outcome import Outcome
 from batchscout.search.belief import Belief, JobRecord, record_of
-from batchscout.search.belief.posterior import CONFIRMED, CROSSING_SD, is_confirmed
+from batchscout.search.belief.evidence import CONFIRMED, CROSSING_SD, is_confirmed
 from batchscout.search.protocol import (
     Finished,
     JobObservation,

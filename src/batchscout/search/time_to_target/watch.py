@@ -9,15 +9,9 @@ from numpy.typing import NDArray
 
 from batchscout.search.belief import law
 from batchscout.search.belief.curve_shape import STEP, lattice, ln_likelihood, ln_mass
-from batchscout.search.belief.posterior import (
-    FAR_SD,
-    Evidence,
-    Posterior,
-    block_beside,
-    divergence,
-    is_confirmed,
-    is_fallen,
-)
+from batchscout.search.belief.evidence import Evidence, block_beside, is_confirmed, is_fallen
+from batchscout.search.belief.law_draws import FAR_SD
+from batchscout.search.belief.posterior import Posterior, divergence
 from batchscout.search.belief.records import JobRecord
 
 Array = NDArray[np.float64]
