@@ -155,6 +155,21 @@ def test_a_search_goes_on(recording: RecordedSweep, tmp_path: Path, search: str,
     assert check(recording, tmp_path, search, slots, share=0.5) >= 3
 
 
+def test_a_search_goes_on_from_where_a_stopped_job_was_taken_up_again(
+    recording: RecordedSweep, tmp_path: Path
+) -> None:
+    """The clock has gone on since the last end and the last submission, the two that the jobs' files tell of."""
+    assert run(recording, tmp_path / "whole", "time_to_target", slots=3)
+    events = [json.loads(line) for line in (tmp_path / "whole" / "events.jsonl").read_text().splitlines()]
+    continued = [k for k, event in enumerate(events) if event["event"] == "continue"]
+    assert continued
+    for k in (i for at in continued for i in (at, at + 1)):
+        directory = tmp_path / f"events{k}"
+        assert not run(recording, directory, "time_to_target", slots=3, events=k)
+        assert run(recording, directory, "time_to_target", slots=3)
+        assert story(directory) == story(tmp_path / "whole"), f"killed after {k} events"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "slots"),

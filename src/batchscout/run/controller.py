@@ -7,7 +7,8 @@ real clock and on the virtual one of a replay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from batchscout.clock import Clock
 from batchscout.measure.outcome import Outcome
@@ -85,7 +86,7 @@ class Controller:
             watched = Watched(record, self._sweep.jobs_path / record.job.job_id)
             self._watch.load(watched)
             (self._submitter.withdrawn if record.is_withdrawn else self._jobs).append(watched)
-        self._catch_up_clock()
+        self._catch_up_clock(past)
         self._publisher.begin(self._jobs)
         self._rebinder.complete(self._clock.now())
         self._reopen(was_stopped=_was_stopped_by_failures(past))
@@ -96,10 +97,11 @@ class Controller:
         self._is_restored = True
         self._publisher.publish(self._jobs, is_change=True)
 
-    def _catch_up_clock(self) -> None:
+    def _catch_up_clock(self, past: Sequence[Mapping[str, Any]]) -> None:
         """A replay that goes on does so from where its virtual clock stood."""
         if self._settings.is_recorded:
-            last = [event["time"] for w in self._jobs if (event := w.view.last()) is not None]
+            last = [event["time"] for event in past]
+            last += [event["time"] for w in self._jobs if (event := w.view.last()) is not None]
             last += [s.submitted for w in self._jobs for s in w.record.submissions if s.submitted is not None]
             self._clock.sleep(max(0.0, max(last, default=0.0) - self._clock.now()))
 
