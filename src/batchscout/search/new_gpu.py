@@ -205,7 +205,7 @@ class NewGpuSearch(TimeToTargetSearch):
         outlook = self._outlook(record, others)
         evidence = others.posterior.evidence
         assert evidence is not None, "asked only where something is carried"
-        is_safe = others.prospects.diverges[:, others.points.index(job.point)].mean() < SAFE
+        is_safe = others.prospects.diverges[:, others.place[job.point]].mean() < SAFE
         if outlook.risen > (RISEN if is_safe else evidence.confirmed) and outlook.known_sd < VERIFIED_SD:
             return f"verified: its samples-to-target is known to {outlook.known_sd:.1%}"
         return None

@@ -35,6 +35,7 @@ FEW, LEAST_SHARE = 12, 0.25  # jobs; share of a number of draws that is enough h
 NOISE_LEVELS = np.geomspace(0.03, 1.1, 7)
 RARE = 2.5  # nats against a job that follows neither law nor divergence, if it did not arrive
 UNFALLEN_PRICE, CONFIRMED_PRICE = 1.0, 4.0  # nats against calling a job diverged before it has fallen
+STUCK = 0.5  # share of the diverging jobs that never rise
 FALSE_ALARM = 0.02  # probability that a job which follows the law ends as diverged
 LOUD_EVALUATIONS = 10.0  # as many say as much of a job's own noise as is known before
 PRIOR_EVALUATIONS, LEAST_LN_NOISE = 4.0, float(np.log(0.005))
@@ -109,8 +110,8 @@ def weigh_curves(records: Sequence[JobRecord], target: float, is_fraction: bool,
     ])  # fmt: skip
     odd = wandering[:, None] - total
     table[gone] += np.float32(np.log(FALSE_ALARM))
-    # one that is known to diverge may have stayed at the floor, which no walk explains as well as a slow job does
-    ln_diverged = np.where(gone[:, None], np.logaddexp(odd, like[..., -1] - total), odd)
+    # a job beyond the edge may stay at the floor, which no walk explains as well as a slow job does
+    ln_diverged = np.logaddexp(odd, like[..., -1] - total + np.where(gone, 0.0, np.log(STUCK))[:, None])
     rare = np.array([0.0 if r.is_reached else -RARE for r in records])
     return Evidence(
         tuple(records),

@@ -83,9 +83,11 @@ class Posterior:
         None where it had so much to say that too few of the draws would count (importance weights, their effective
         number below a share of ENOUGH): that belief has to be formed from the other jobs.
         """
-        if self.evidence is None or len(self.evidence.records) < 2:
+        ids = () if self.evidence is None else [r.job_id for r in self.evidence.records]
+        if job_id not in ids:  # no score, nothing said
+            return self
+        if self.evidence is None or len(ids) < 2:
             return None
-        ids = [r.job_id for r in self.evidence.records]
         j = ids.index(job_id)
         alone = LawDensity(self.prior, self.evidence.take([j]))
         level, d = self.prior.ln_samples(self.x[:, : law.SIZE], alone.batch, alone.log2_lr)

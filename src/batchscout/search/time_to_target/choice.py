@@ -102,7 +102,7 @@ def _resumable(state: State, settings: Settings) -> dict[int, JobRecord]:
     for r in evidence.records:
         is_open = r.outcome is Outcome.STOPPED and r.job_id in own and r.job_id not in fallen
         if is_open and block.risen(r.last) < settings.least_risen:
-            i = state.points.index(Point(r.batch_size, r.lr))
+            i = state.place[Point(r.batch_size, r.lr)]
             if i not in found or r.seconds > found[i].seconds:
                 found[i] = r
     return found
@@ -119,7 +119,11 @@ def _limits(state: State) -> Array:
     """(n,) ln of the samples after which a cap has ended a job at the same batch size, else infinite."""
     most = {
         b: max(
-            (r.ln_last for r in state.own if r.batch_size == b and r.outcome is Outcome.CAPPED),
+            (
+                r.ln_last
+                for r in state.own
+                if r.batch_size == b and r.outcome is Outcome.CAPPED and len(r.score)
+            ),
             default=np.inf,
         )
         for b in state.batch_sizes
@@ -140,7 +144,7 @@ def _until_something_rises(state: State, usable: list[int], resumable: dict[int,
 
     running = np.full(len(view.ln_best), LONGEST_WAIT)
     for job in state.running_jobs:
-        running = np.minimum(running, wait(state.points.index(job.point), job.seconds))
+        running = np.minimum(running, wait(state.place[job.point], job.seconds))
     found = []
     for i in usable:
         own = wait(i, resumable[i].seconds if i in resumable else 0.0)
@@ -177,7 +181,7 @@ def _worth_knowing(
     before = np.zeros((len(pick), len(noise)))
     for job in state.running_jobs:  # as if they had ended; each seen through a wider noise, lest none is left
         z = rng.permutation(z)
-        before += told(state.points.index(job.point), 0.15)
+        before += told(state.place[job.point], 0.15)
 
     def left(ln_weight: Array) -> float:
         w = np.exp(ln_weight - ln_weight.max(1, keepdims=True)) + 1e-9

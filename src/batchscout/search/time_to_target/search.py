@@ -281,12 +281,15 @@ class TimeToTargetSearch:
         view = others.prospects
         bar = float(np.quantile(view.ln_best, 0.85))
         block = others.posterior.evidence.block  # type: ignore[union-attr]
-        seen = []
-        for r in others.records:
-            if len(r.score) and (r.is_reached or is_confirmed(r, block, self.settings.seen)):
-                seen.append(
-                    float(np.median(view.ln_seconds[:, others.points.index(Point(r.batch_size, r.lr))]))
-                )
+        places = {
+            others.place[at]
+            for r in others.records
+            if len(r.score)
+            and (r.is_reached or is_confirmed(r, block, self.settings.seen))
+            and (at := Point(r.batch_size, r.lr))
+            in others.place  # a carried job may lie outside of the space
+        }
+        seen = [float(np.median(view.ln_seconds[:, i])) for i in places]
         return max(bar, min(seen) if seen else bar + 0.7)
 
     def _probe(self, state: State) -> Proposal | None:

@@ -72,6 +72,11 @@ class State:
         return milestone(len(job.curve.samples))
 
     @cached_property
+    def place(self) -> dict[Point, int]:
+        """Index of each point."""
+        return {p: i for i, p in enumerate(self.points)}
+
+    @cached_property
     def batch(self) -> Array:
         return np.array([p.batch_size for p in self.points], float)
 
@@ -143,7 +148,7 @@ class State:
         noise = float(np.median(self.posterior.noise))
         for record, ln_samples, sd in self.posterior.told:
             point = Point(record.batch_size, record.lr)
-            if point in self.points and self.allowed[i := self.points.index(point)]:
+            if point in self.place and self.allowed[i := self.place[point]]:
                 found.setdefault(i, []).append((ln_samples, sd**2 + noise**2))
         out = {}
         for i, each in found.items():
