@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import pickle
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,23 @@ def test_threads_share_one_sampler() -> None:
     assert all(t.state in (TrialState.COMPLETE, TrialState.PRUNED) for t in study.trials)
 
 
+def slow_objective(trial: optuna.Trial) -> float:
+    """The same on a clock that lets trials overlap."""
+    ask = trial.should_prune
+    trial.should_prune = lambda: time.sleep(0.002) or ask()  # type: ignore[method-assign, func-returns-value]
+    return objective(trial)
+
+
+def test_several_threads_come_to_an_end_by_themselves() -> None:
+    """A trial that only had to get a point while others run is not waited for, and ends with the study."""
+    study = study_of(None, slots=2, seed=1)
+    study.optimize(slow_objective, n_trials=60, n_jobs=2)
+    assert "finished" in study.user_attrs
+    assert len(study.trials) < 30
+    found = study.sampler.recommendation(study)
+    assert WORLD.time(found.point.batch_size, found.point.lr) <= 1.3 * WORLD.best[0]
+
+
 def test_failed_and_infeasible_trials_are_evidence_too() -> None:
     """Nothing from 512 on fits, and every third trial breaks."""
 
@@ -248,6 +266,61 @@ def test_what_cannot_be_searched_is_refused_in_one_line() -> None:
     study = optuna.create_study()
     with pytest.raises(SearchError, match="capped, diverged, infeasible"):
         ended(study.ask(), "tired")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"direction": "maximize"}, "direction='maximize'.*must be max where"),
+        ({"target": float("nan")}, "target=nan.*finite number"),
+        ({"target": "0.7"}, "target='0.7'.*finite number"),
+        ({"patience": 0}, "patience=0.*at least 1"),
+        ({"runs": 0}, "runs=0.*at least 1"),
+        ({"slots": 1.5}, "slots=1.5.*at least 1"),
+        ({"tolerance": -1}, "tolerance=-1.*between 0 and 1"),
+        ({"overhead_seconds": float("nan")}, "overhead_seconds=nan.*0 or more"),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(SearchError, match=words):
+        TimeToTargetSampler(**{"target": 0.8, **options})
+
+
+def test_an_objective_that_tells_nothing_is_told_so_after_its_first_trial() -> None:
+    def other_names(trial: optuna.Trial) -> float:
+        return float(trial.suggest_categorical("bs", [16, 32]))
+
+    def unreported(trial: optuna.Trial) -> float:
+        trial.report(0.9, trial.suggest_categorical("batch_size", [16, 32]))
+        return trial.suggest_float("lr", 1e-4, 1e-3)
+
+    def after_a_probe(trial: optuna.Trial) -> float:
+        return 1.0 if trial.number else objective(trial)
+
+    with pytest.raises(SearchError, match="suggests bs but not batch_size, lr"):
+        study_of(None).optimize(other_names, n_trials=3)
+    with pytest.raises(SearchError, match=r"trial 0 ended and told no samples.*report\("):
+        study_of(None).optimize(unreported, n_trials=3)
+    with pytest.raises(SearchError, match="suggests nothing but not"):
+        study_of(None).optimize(after_a_probe, n_trials=3)
+
+
+def test_trials_without_a_score_do_not_end_the_study() -> None:
+    """Every second trial is pruned before its first evaluation, every third ends at a limit of its own."""
+
+    def unlucky(trial: optuna.Trial) -> float:
+        if trial.number % 2:
+            trial.suggest_categorical("batch_size", WORLD.batch_sizes)
+            trial.suggest_categorical("lr", WORLD.lrs)
+            if trial.number % 3 == 0:
+                raise ended(trial, "capped")
+            raise optuna.TrialPruned
+        return objective(trial)
+
+    study = study_of(None)
+    study.optimize(unlucky, n_trials=24)
+    found = study.sampler.recommendation(study)
+    assert WORLD.time(found.point.batch_size, found.point.lr) <= 1.5 * WORLD.best[0]
 
 
 def test_candidates_lie_two_to_an_octave_and_hold_both_ends() -> None:

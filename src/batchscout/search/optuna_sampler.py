@@ -64,7 +64,14 @@ class TimeToTargetSampler(BaseSampler):
         slots: int = 1,
         overhead_seconds: float = 0.0,
     ) -> None:
-        self.target = Target(target, direction, patience)
+        self.target = _checked_target(target, direction, patience)
+        for name, value in (("runs", runs), ("slots", slots)):
+            _require(name, value, isinstance(value, int) and value >= 1, "a whole number of at least 1")
+        _require(
+            "tolerance", tolerance, _is_number(tolerance) and 0 < tolerance < 1, "a share between 0 and 1"
+        )
+        is_span = _is_number(overhead_seconds) and overhead_seconds >= 0
+        _require("overhead_seconds", overhead_seconds, is_span, "a number of seconds, 0 or more")
         self.names = Names(batch_size, lr)
         self._given = None if search_space is None else dict(search_space)
         if self._given is not None and set(self._given) != {batch_size, lr}:
@@ -101,9 +108,11 @@ class TimeToTargetSampler(BaseSampler):
         jobs = observations([t for t in trials if t.number != trial.number], self.names, self.target)
         with self._lock:
             for other in self._pending(trials, trial):
-                jobs.append(self._imagined(other, self._propose(jobs, search_space)))
-            proposal = self._propose(jobs, search_space)
+                jobs.append(self._imagined(other, self._propose(jobs, search_space)[0]))
+            proposal, is_spare = self._propose(jobs, search_space)
         said = {told.KIND: proposal.kind, told.SEED: proposal.seed, told.EXPLANATION: proposal.explanation}
+        if is_spare:
+            said[told.SPARE] = True
         if proposal.updates_limit is not None:
             said[told.UPDATES] = proposal.updates_limit
         if proposal.resume is not None:
@@ -131,6 +140,7 @@ class TimeToTargetSampler(BaseSampler):
         """Write down what the trial showed, and stop the study once nothing more is worth its cost."""
         trials = [t for t in study.get_trials(deepcopy=False) if t.number != trial.number]
         now = next((t for t in study.get_trials(deepcopy=False) if t.number == trial.number), trial)
+        told.check_told(now, state, self.names)
         jobs = observations([*trials, told.with_state(now, state, values)], self.names, self.target)
         own = next((j for j in jobs if j.job_id == told.job_of(now)), None)
         if own is None:
@@ -139,9 +149,8 @@ class TimeToTargetSampler(BaseSampler):
         space = self._distributions([*trials, now])
         if space is None:
             return
-        with self._lock:
-            answer = self._search_for(jobs, space).propose(jobs)
-        if isinstance(answer, Finished):
+        answer = self._end([*trials, told.with_state(now, state, values)], space)
+        if answer is not None:
             study.set_user_attr("finished", answer.explanation)
             try:
                 study.stop()
@@ -169,10 +178,20 @@ class TimeToTargetSampler(BaseSampler):
             return None
         if trial.user_attrs.get(told.KIND) == "probe":
             return "its seconds are known, which was all that it was to tell"
+        if told.is_spare(trial) and self._end([*others, trial], space) is not None:
+            return "the study has its answer"
         with self._lock:
             return self._search_for(jobs, space).stop(own, jobs)
 
     # Parts
+
+    def _end(self, trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]) -> Finished | None:
+        """Why nothing more is worth its cost, None while something is. Nothing waits for trials that only had to get a
+        point."""
+        jobs = observations([t for t in trials if not told.is_spare(t)], self.names, self.target)
+        with self._lock:
+            answer = self._search_for(jobs, space).propose(jobs)
+        return answer if isinstance(answer, Finished) else None
 
     def _distributions(self, trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution] | None:
         if self._given is not None:
@@ -197,17 +216,19 @@ class TimeToTargetSampler(BaseSampler):
             self._search = (context, build_search("time_to_target", context))
         return self._search[1]
 
-    def _propose(self, jobs: Sequence[JobObservation], space: Mapping[str, BaseDistribution]) -> Proposal:
-        """A trial must get a point even where a search would wait or end: the recommended one, once more."""
+    def _propose(
+        self, jobs: Sequence[JobObservation], space: Mapping[str, BaseDistribution]
+    ) -> tuple[Proposal, bool]:
+        """A trial must get a point even where a search would wait or end: the recommended one, once more (True)."""
         search = self._search_for(jobs, space)
         answer = search.propose(jobs)
         if isinstance(answer, Proposal):
-            return answer
+            return answer, False
         why = answer.explanation if answer is not None else "waiting for what the running trials tell"
         best = search.recommend(jobs)
         point = self._middle(space) if best is None else best.point
         seed = len({j.seed for j in jobs if j.point == point and j.kind != "probe"})
-        return Proposal("verify", point, seed, f"the recommendation once more: {why}")
+        return Proposal("verify", point, seed, f"the recommendation once more: {why}"), True
 
     def _middle(self, space: Mapping[str, BaseDistribution]) -> Point:
         batch_size, lr = (
@@ -236,6 +257,26 @@ class TimeToTargetSampler(BaseSampler):
             0.0,
             updates_limit=proposal.updates_limit,
         )
+
+
+def _checked_target(score: float, direction: Direction, patience: int) -> Target:
+    _require("target", score, _is_number(score), "the score that counts as reached, a finite number")
+    _require(
+        "direction", direction, direction in ("max", "min"), "max where a higher score is better, else min"
+    )
+    _require(
+        "patience", patience, isinstance(patience, int) and patience >= 1, "a whole number of at least 1"
+    )
+    return Target(float(score), direction, patience)
+
+
+def _require(name: str, value: object, is_right: bool, right: str) -> None:
+    if not is_right:
+        raise SearchError(f"TimeToTargetSampler({name}={value!r}): {name} must be {right}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def set_attributes(study: Study, trial: FrozenTrial, values: Mapping[str, Any]) -> None:

@@ -23,6 +23,8 @@ from batchscout.search.protocol import JobObservation, Kind, Point
 
 SECONDS, KIND, SEED, CONTINUES = "seconds", "kind", "seed", "continues"
 UPDATES, OUTCOME, REASON, EXPLANATION = "updates_limit", "outcome", "reason", "explanation"
+SPARE = "spare"
+"""Of a trial that was given a point only because it had to get one: nothing waits for what it shows."""
 
 _SAID = {outcome.value: outcome for outcome in (Outcome.CAPPED, Outcome.DIVERGED, Outcome.INFEASIBLE)}
 
@@ -94,6 +96,28 @@ def job_of(trial: FrozenTrial) -> str:
 
 def has_point(trial: FrozenTrial, names: Names) -> bool:
     return names.batch_size in trial.params and names.lr in trial.params
+
+
+def is_spare(trial: FrozenTrial) -> bool:
+    """Runs, and nothing waits for it."""
+    return not trial.state.is_finished() and bool(trial.user_attrs.get(SPARE))
+
+
+def check_told(trial: FrozenTrial, state: TrialState, names: Names) -> None:
+    """Raises SearchError for a trial that ended well and told nothing that a search can use."""
+    if state is not TrialState.COMPLETE:
+        return
+    if not has_point(trial, names):
+        missing = [n for n in (names.batch_size, names.lr) if n not in trial.params]
+        raise SearchError(
+            f"the objective suggests {', '.join(trial.params) or 'nothing'} but not {', '.join(missing)}; tell the "
+            "sampler what it calls the two parameters: TimeToTargetSampler(batch_size=…, lr=…)"
+        )
+    if not trial.user_attrs.get(SECONDS):
+        raise SearchError(
+            f"trial {trial.number} ended and told no samples and seconds; at each evaluation call batchscout's "
+            "report(trial, score, samples=…, seconds=…) in place of trial.report"
+        )
 
 
 def with_state(trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> FrozenTrial:
