@@ -28,7 +28,7 @@ from batchscout.search.protocol import (
     SearchContext,
 )
 from batchscout.search.time_to_target import TimeToTargetSearch
-from batchscout.search.time_to_target.choice import choose, partial_share
+from batchscout.search.time_to_target.choice import choose, is_grounded, partial_share
 from batchscout.search.time_to_target.settings import Settings
 from batchscout.search.time_to_target.state import State, state_key
 from batchscout.search.transfer import CHECK_RISEN, SAFE, Transfer, check_transfer, power
@@ -106,7 +106,7 @@ class NewGpuSearch(TimeToTargetSearch):
     def propose(self, jobs: Sequence[JobObservation]) -> Proposal | Finished | None:
         """Probes, then the recommendation's own run, then what lowers the regret by enough for its cost."""
         state = self._state(jobs)
-        if state.posterior.evidence is None or not self.carried or self.transfer(jobs).is_failed:
+        if not self.carried or not is_grounded(state) or self.transfer(jobs).is_failed:
             return super().propose(jobs)
         probe = self._probe(state)
         if probe is not None:

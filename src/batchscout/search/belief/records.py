@@ -91,12 +91,13 @@ def record_of(job: JobObservation, target: Target, evaluations: int | None = Non
         n = y = np.empty(0)
         updates, seconds, untrained = 0, 0.0, None
     else:
-        n, y = np.asarray(curve.samples, float), sign * np.asarray(curve.score, float)
+        n = np.asarray(curve.samples[:evaluations], float)
+        y = sign * np.asarray(curve.score[:evaluations], float)
+        updates, seconds = spent(job, evaluations)
         before = y[np.isfinite(y) & (n == 0)]
         untrained = float(before[0]) if len(before) else None
         usable = np.isfinite(y) & (n > 0)
-        n, y = n[usable][:evaluations], y[usable][:evaluations]
-        updates, seconds = int(curve.total_updates), float(curve.total_seconds)
+        n, y = n[usable], y[usable]
     ln_n, score, count = binned(n, y)
     top, last = (_highest_pair(y), float(np.mean(y[-2:]))) if len(y) else (0.0, 0.0)
     crossing = _crossing(n, y, sign * target.score) if job.outcome is Outcome.REACHED else None
@@ -115,6 +116,16 @@ def record_of(job: JobObservation, target: Target, evaluations: int | None = Non
         crossing, job.is_final and job.outcome is not Outcome.STOPPED, updates, seconds, _flicker(y), _jitter(y),
         untrained,
     )  # fmt: skip
+
+
+def spent(job: JobObservation, evaluations: int | None = None) -> tuple[int, float]:
+    """Updates of a job and training seconds they took: all, or up to so many evaluations."""
+    if job.curve is None or evaluations == 0:
+        return 0, 0.0
+    if evaluations is None:
+        return int(job.curve.total_updates), float(job.curve.total_seconds)
+    last = min(evaluations, len(job.curve.samples)) - 1
+    return round(job.curve.samples[last] / job.point.batch_size), float(job.curve.seconds[last])
 
 
 def binned(samples: Array, score: Array) -> tuple[Array, Array, Array]:

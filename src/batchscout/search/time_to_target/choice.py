@@ -144,7 +144,7 @@ def _until_something_rises(state: State, usable: list[int], resumable: dict[int,
 
     running = np.full(len(view.ln_best), LONGEST_WAIT)
     for job in state.running_jobs:
-        running = np.minimum(running, wait(state.place[job.point], job.seconds))
+        running = np.minimum(running, wait(state.place[job.point], state.spent(job)[1]))
     found = []
     for i in usable:
         own = wait(i, resumable[i].seconds if i in resumable else 0.0)

@@ -21,7 +21,7 @@ from batchscout.search.belief import (
     record_of,
 )
 from batchscout.search.belief.misfit import NOTICED
-from batchscout.search.belief.records import milestone
+from batchscout.search.belief.records import milestone, spent
 from batchscout.search.protocol import JobObservation, Point, SearchContext
 from batchscout.search.time_to_target.settings import Settings
 
@@ -71,6 +71,10 @@ class State:
             return None
         return milestone(len(job.curve.samples))
 
+    def spent(self, job: JobObservation) -> tuple[int, float]:
+        """Updates of a job and training seconds they took, as far as it counts."""
+        return spent(job, self._seen(job))
+
     @cached_property
     def place(self) -> dict[Point, int]:
         """Index of each point."""
@@ -104,12 +108,8 @@ class State:
 
     @cached_property
     def update_time(self) -> UpdateTime:
-        seen = []
-        for j in self.jobs:
-            c = j.curve
-            if c is not None and c.total_updates and c.total_seconds > 0:
-                seen.append((j.point.batch_size, int(c.total_updates), float(c.total_seconds)))
-        return fit_update_time(seen, self.batch_sizes)
+        seen = [(j.point.batch_size, *self.spent(j)) for j in self.jobs]
+        return fit_update_time([s for s in seen if s[1] and s[2] > 0], self.batch_sizes)
 
     @cached_property
     def posterior(self) -> Posterior:
