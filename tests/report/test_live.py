@@ -86,6 +86,18 @@ def test_what_an_error_says_cannot_steer_the_terminal():
     line.encode()
 
 
+def test_a_job_that_goes_on_is_told_to_end_once_more(end):
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=100), VirtualClock())
+    first = end.result["jobs"][0]["id"]
+    view.on_start(after(end, 0))
+    view.on_change(after(end, 1))
+    view.on_event({"v": 1, "event": "continue", "time": 0.0, "job": first, "explanation": "verify"})
+    view.on_change(after(end, 0))
+    view.on_change(after(end, 1))
+    assert sum(first in line and "reached" in line for line in out.getvalue().splitlines()) == 2
+
+
 def test_a_search_says_why_it_runs_a_job(end):
     out = io.StringIO()
     view = LiveView(Console(file=out, width=100))
@@ -93,6 +105,7 @@ def test_a_search_says_why_it_runs_a_job(end):
         ("submit", "2 updates for the update time"),
         ("submit", "listed"),
         ("continue", "verify"),
+        ("submit", "verify"),
     ):
         view.on_event({"v": 1, "event": name, "time": 0.0, "job": "b32", "explanation": why})
     assert [" ".join(line.split()) for line in out.getvalue().splitlines()] == [

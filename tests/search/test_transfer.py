@@ -57,7 +57,7 @@ def test_another_critical_batch_size_fails_where_it_shows(belief, carried, facto
     assert found.is_failed
     assert found.odds > 100 * ODDS
     assert np.sign(found.checks[0].deviations) == np.sign(1 - factor)
-    assert "the transfer failed" in found.words()[-1]
+    assert "the transfer failed" in found.warnings()[-1]
 
 
 def test_another_level_fails(belief, carried):

@@ -23,10 +23,17 @@ Sweep = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="For scripts: one JSON object.")]
 Words = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="[SWEEP] [JOB]",
         help="A sweep (the newest if left out), then jobs by the start of their ids.",
+    ),
+]
+NamedWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SWEEP|JOB…",
+        help="A sweep, or jobs by the start of their ids (of the newest sweep, if none comes first).",
     ),
 ]
 
@@ -45,17 +52,17 @@ def status(
 
 @app.command()
 def logs(
-    words: Words,
+    words: Words = None,
     lines: Annotated[int, typer.Option("-n", "--lines", min=1, help="Lines from the end.")] = 50,
 ) -> None:
     """What a job printed, its newest submission's last lines."""
     from batchscout.cli.look import show_log
 
-    show_log(words, lines=lines)
+    show_log(words or [], lines=lines)
 
 
 @app.command()
-def cancel(words: Words) -> None:
+def cancel(words: NamedWords) -> None:
     """Cancel jobs, or the whole sweep where none is named; what they measured is kept."""
     from batchscout.cli.act import cancel_jobs
 
@@ -64,14 +71,14 @@ def cancel(words: Words) -> None:
 
 @app.command()
 def retry(
-    words: Words,
+    words: Words = None,
     force: Annotated[bool, typer.Option(help="Also what the jobs themselves caused.")] = False,
     run: Annotated[bool, typer.Option(help="Go on with the sweep at once.")] = True,
 ) -> None:
     """Run jobs again that failed or were cancelled: those named, or all that the infrastructure lost."""
     from batchscout.cli.act import retry_jobs
 
-    sys.exit(retry_jobs(words, is_forced=force, is_run=run))
+    sys.exit(retry_jobs(words or [], is_forced=force, is_run=run))
 
 
 @app.command()

@@ -24,7 +24,6 @@ REFRESH_SECONDS = 0.25  # of the live table
 HEARTBEAT_SECONDS = 60.0  # between plain lines when nothing ends
 SHOWN = 12  # running jobs in the live table
 BROKEN = (Outcome.FAILED, Outcome.DIVERGED, Outcome.INFEASIBLE)
-CHOSEN = {"submit", "continue"}  # why a search runs a job now
 SAID = {
     "max_failures",
     "budget",
@@ -69,7 +68,9 @@ class LiveView:
             self._said = now
 
     def on_event(self, event: dict[str, Any]) -> None:
-        if event["event"] in CHOSEN and event.get("explanation") not in (None, "", "listed"):
+        if event["event"] == "continue":
+            self._ended.discard(event["job"])  # it ends once more
+        if event["event"] == "submit" and event.get("explanation") not in (None, "", "listed"):
             self._print(Text(f"      {event['job']}  {one_line(event['explanation'])}", style="dim"))
         if event["event"] in SAID:
             why = event.get("explanation") or event.get("message") or event.get("reason") or ""

@@ -137,7 +137,8 @@ class NewGpuSearch(TimeToTargetSearch):
             if test is not None:
                 words = "tells whether S changed: a larger or smaller critical batch size would show there"
                 return Proposal("run", test, state.seeds_left(test)[0], words)
-            words = f"the recommendation is verified, expected regret {regret:.1%}"
+            agreement = self.transfer(state.jobs).agreement()
+            words = f"the recommendation is verified, expected regret {regret:.1%}{agreement}"
             return None if state.running else Finished(words)
         stopped = [j for j in here if j.outcome is Outcome.STOPPED]
         if stopped:
@@ -268,7 +269,7 @@ class NewGpuSearch(TimeToTargetSearch):
         found = self.transfer(jobs)
         return replace(
             answer,
-            warnings=(*answer.warnings, *found.words()),
+            warnings=(*answer.warnings, *found.warnings()),
             is_carried=bool(found.checks) and not found.is_failed,
         )
 

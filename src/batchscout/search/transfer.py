@@ -58,9 +58,13 @@ class TransferCheck:
     interval: tuple[float, float]
     deviations: float
 
+    @property
+    def is_inside(self) -> bool:
+        return self.interval[0] <= self.samples <= self.interval[1]
+
     def words(self) -> str:
         low, high = self.interval
-        said = "agrees with" if low <= self.samples <= high else "is outside of"
+        said = "agree with" if self.is_inside else "are outside of"
         return (
             f"samples to target of {self.job_id} ({self.samples:,.0f}) {said} the source sweep's "
             f"({self.expected:,.0f}, 90% interval {low:,.0f} to {high:,.0f})"
@@ -78,9 +82,15 @@ class Transfer:
     def is_failed(self) -> bool:
         return self.odds > ODDS
 
-    def words(self) -> list[str]:
-        """Sentences for the recommendation."""
-        out = [check.words() for check in self.checks[:CHECKED]]
+    def agreement(self) -> str:
+        """In how many of the first jobs S is where the source sweep says; empty where none told."""
+        first = self.checks[:CHECKED]
+        inside = sum(check.is_inside for check in first)
+        return f", samples as in the source sweep in {inside} of {len(first)} jobs" if first else ""
+
+    def warnings(self) -> list[str]:
+        """What does not agree, in sentences."""
+        out = [check.words() for check in self.checks[:CHECKED] if not check.is_inside]
         if self.is_failed:
             out.append(
                 f"the transfer failed (what these jobs show is {min(self.odds, 1e6):,.0f} times as likely if samples "
