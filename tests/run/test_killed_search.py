@@ -7,7 +7,7 @@ event of events.jsonl, and a new one goes on in the same directory with a new se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from tests.made_world import MadeWorld
 from tests.run.sweeps import Killed
 
+from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.run.api import run_sweep
 from batchscout.run.budget import Budget
@@ -24,7 +25,7 @@ from batchscout.run.recorded import RecordedSweep
 from batchscout.run.replay import ReplayExecutor
 from batchscout.run.settings import SweepSettings
 from batchscout.search.factory import build_search
-from batchscout.search.protocol import JobObservation, SearchContext
+from batchscout.search.protocol import Finished, JobObservation, Point, Proposal, Search, SearchContext
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
@@ -65,7 +66,7 @@ class DyingListener:
 def run(
     recording: RecordedSweep,
     directory: Path,
-    search: str,
+    search: str | Search,
     *,
     slots: int,
     waits: int | None = None,
@@ -80,19 +81,19 @@ def run(
         measured={"world": recording.world},
         job_config=lambda p, s: {"batch_size": p.batch_size, "lr": p.lr, "seed": s},
         context=context,
-        search=search,
+        search=search if isinstance(search, str) else "time_to_target",
         budget=Budget(jobs=14),
         gpus=1,
         is_recorded=True,
     )
     executor = Dying(recording, slots=slots)
     executor.waits_left = waits
-    options = {"carried": tuple(carried)} if search == "new_gpu" else {}
+    if isinstance(search, str):
+        options = {"carried": tuple(carried)} if search == "new_gpu" else {}
+        search = build_search(search, context, options)
     listeners = [] if events is None else [DyingListener(events)]
     try:
-        run_sweep(
-            wanted, directory, executor=executor, search=build_search(search, context, options), listeners=listeners
-        )  # fmt: skip
+        run_sweep(wanted, directory, executor=executor, search=search, listeners=listeners)
     except Killed:
         return False
     return True
@@ -155,19 +156,41 @@ def test_a_search_goes_on(recording: RecordedSweep, tmp_path: Path, search: str,
     assert check(recording, tmp_path, search, slots, share=0.5) >= 3
 
 
+class Returning:
+    """Two jobs at once; the second is stopped early and taken up again in the middle of the first."""
+
+    first, second = Point(64, 8e-4), Point(256, 8e-4)
+
+    def propose(self, jobs: Sequence[JobObservation]) -> Proposal | Finished | None:
+        at = {j.point: j for j in jobs}
+        for point in (self.first, self.second):
+            if point not in at:
+                return Proposal("run", point, 0, "listed")
+        one, other = at[self.first], at[self.second]
+        if other.outcome is Outcome.STOPPED and one.curve is not None and len(one.curve.samples) >= 6:
+            return Proposal("verify", self.second, 0, "taken up again", resume=other.job_id)
+        return Finished("both ended") if one.is_final and other.is_final else None
+
+    def stop(self, job: JobObservation, jobs: Sequence[JobObservation]) -> str | None:
+        is_early = job.kind == "run" and job.curve is not None and len(job.curve.samples) >= 2
+        return "enough" if job.point == self.second and is_early else None
+
+    def recommend(self, jobs: Sequence[JobObservation]) -> None:
+        return None
+
+
 def test_a_search_goes_on_from_where_a_stopped_job_was_taken_up_again(
     recording: RecordedSweep, tmp_path: Path
 ) -> None:
     """The clock has gone on since the last end and the last submission, the two that the jobs' files tell of."""
-    assert run(recording, tmp_path / "whole", "time_to_target", slots=3)
+    assert run(recording, tmp_path / "whole", Returning(), slots=2)
     events = [json.loads(line) for line in (tmp_path / "whole" / "events.jsonl").read_text().splitlines()]
-    continued = [k for k, event in enumerate(events) if event["event"] == "continue"]
-    assert continued
-    for k in (i for at in continued for i in (at, at + 1)):
-        directory = tmp_path / f"events{k}"
-        assert not run(recording, directory, "time_to_target", slots=3, events=k)
-        assert run(recording, directory, "time_to_target", slots=3)
-        assert story(directory) == story(tmp_path / "whole"), f"killed after {k} events"
+    at = [event["event"] for event in events].index("continue")
+    assert events[at]["time"] > events[at - 1]["time"]
+    for k in (at, at + 1):
+        assert not run(recording, tmp_path / f"events{k}", Returning(), slots=2, events=k)
+        assert run(recording, tmp_path / f"events{k}", Returning(), slots=2)
+        assert story(tmp_path / f"events{k}") == story(tmp_path / "whole"), f"killed after {k} events"
 
 
 @pytest.mark.slow
