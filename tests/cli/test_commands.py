@@ -90,6 +90,7 @@ def test_an_empty_place_is_one_line(batchscout, tmp_path, monkeypatch):
         (["cancel"], "Missing argument"),
         (["logs", "grid", "-n", "0"], "Invalid value for '-n'"),
         (["resume", "grid", "hardware=slurm"], "is a group; on resume type its keys, as in hardware.slots="),
+        (["plan", "grid", "--probes", "grid"], "probes=grid is given twice or is the sweep itself"),
         (["export", "grid", "-o", "/proc/none"], "/proc/none: No such file"),
         (["status", "broken"], "sweep.json is no JSON"),
         (["resume", "broken"], "sweep.json is no JSON"),
@@ -179,6 +180,7 @@ def test_cancel_and_retry_say_when_there_is_nothing_to_do(batchscout, finished, 
     monkeypatch.chdir(finished)
     assert batchscout("cancel", "grid")[1].startswith("nothing to cancel")
     assert batchscout("retry", "grid")[1].startswith("nothing to retry")
+    assert batchscout("retry")[1].startswith("nothing to retry"), "of the newest"
     assert "reached the target" in batchscout("retry", "grid", "b64")[2]
 
 

@@ -30,11 +30,17 @@ def show_plan(
     from batchscout.cli.look import gamma_of
     from batchscout.report.plan import make_plan_for_gpus, render, sentences
 
-    directory = source(words)
+    directory, others = source(words), [source(p) for p in probes]
+    for i, other in enumerate(others):
+        if other.resolve() in {directory.resolve(), *(p.resolve() for p in others[:i])}:
+            raise ConfigError(
+                f"probes={probes[i]} is given twice or is the sweep itself; its jobs would count twice, name each "
+                "sweep once"
+            )
     plan = make_plan_for_gpus(
         directory,
         whole_numbers("gpus", gpus),
-        probes=[source(p) for p in probes],
+        probes=others,
         price=price,
         deadline_seconds=None if deadline is None else seconds("deadline", deadline),
         budget=budget,
