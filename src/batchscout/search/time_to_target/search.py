@@ -281,14 +281,13 @@ class TimeToTargetSearch:
         view = others.prospects
         bar = float(np.quantile(view.ln_best, 0.85))
         block = others.posterior.evidence.block  # type: ignore[union-attr]
-        places = {
-            others.place[at]
+        reliable = {
+            Point(r.batch_size, r.lr)
             for r in others.records
-            if len(r.score)
-            and (r.is_reached or is_confirmed(r, block, self.settings.seen))
-            and (at := Point(r.batch_size, r.lr))
-            in others.place  # a carried job may lie outside of the space
+            if len(r.score) and (r.is_reached or is_confirmed(r, block, self.settings.seen))
         }
+        # a carried job may lie outside of the space
+        places = [others.place[p] for p in reliable if p in others.place]
         seen = [float(np.median(view.ln_seconds[:, i])) for i in places]
         return max(bar, min(seen) if seen else bar + 0.7)
 
