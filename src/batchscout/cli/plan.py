@@ -33,8 +33,8 @@ def show_plan(
     directory, others = source(words), [source(p) for p in probes]
     for i, other in enumerate(others):
         if other.resolve() in {directory.resolve(), *(p.resolve() for p in others[:i])}:
-            words = "is given twice or is the sweep itself; its jobs would count twice, name each sweep once"
-            raise ConfigError("probes", probes[i], words)
+            wrong = "is given twice or is the sweep itself; its jobs would count twice, name each sweep once"
+            raise ConfigError("probes", probes[i], wrong)
     plan = make_plan_for_gpus(
         directory,
         whole_numbers("gpus", gpus),
