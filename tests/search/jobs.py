@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.made_world import MadeWorld
+
 from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.search.protocol import JobObservation, Point
@@ -39,3 +41,15 @@ def job(
         curve=Curve.from_recorded(record) if count else None,
         seconds=seconds,
     )
+
+
+def made_job(
+    world: MadeWorld, batch_size: int, lr: float, seed: int = 0, *, evaluations: int | None = None
+) -> JobObservation:
+    """A job of a made world: the whole, or its first evaluations."""
+    row = world._job(batch_size, lr, seed)
+    row = {k: v[:evaluations] if isinstance(v, list) else v for k, v in row.items()}
+    return JobObservation(
+        f"b{batch_size}-lr{lr:g}-s{seed}", "run", Point(batch_size, lr), seed, Outcome(row["status"]), "",
+        Curve.from_recorded(row), row["seconds"][-1],
+    )  # fmt: skip

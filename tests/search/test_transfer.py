@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.made_world import MadeWorld
+from tests.search.jobs import made_job
 
-from batchscout.measure.curve import Curve
 from batchscout.measure.outcome import Outcome
 from batchscout.measure.target import Target
 from batchscout.search.belief import Belief, JobRecord, record_of
-from batchscout.search.protocol import JobObservation, Point, Space
+from batchscout.search.protocol import Space
 from batchscout.search.transfer import ODDS, _ln_normal, check_transfer, power
 
 WORLD = MadeWorld(b_crit=300.0)
@@ -22,12 +22,7 @@ SOURCE = [(b, lr) for b in (32, 128, 256, 512, 2048) for lr in (2e-4, 4e-4, 8e-4
 
 
 def observed(world: MadeWorld, batch: int, lr: float, seed: int = 0) -> JobRecord:
-    row = world._job(batch, lr, seed)
-    job = JobObservation(
-        f"b{batch}-lr{lr:g}-s{seed}", "run", Point(batch, lr), seed, Outcome(row["status"]), "",
-        Curve.from_recorded(row), row["seconds"][-1],
-    )  # fmt: skip
-    return record_of(job, TARGET)
+    return record_of(made_job(world, batch, lr, seed), TARGET)
 
 
 @pytest.fixture(scope="module")

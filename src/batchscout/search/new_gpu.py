@@ -37,16 +37,19 @@ Array = NDArray[np.float64]
 
 HINT = 0.1
 """Weight of a carried job once the transfer has failed."""
-RISEN, VERIFIED_SD = 0.4, 0.08
+RISEN, VERIFIED_SD = 0.33, 0.08
 """A verifying run at a point that hardly diverges (SAFE) may stop this far up, once ln S is known this well: seeds
 differ by as much. Elsewhere it is watched as any suspect job is."""
+NEAR = 1.0
+"""Octaves, in batch size and in lr, within which a verified run also speaks for the recommendation: the law there is
+nearly the same, and so is what would be lost. Only where the recommendation itself hardly diverges (SAFE)."""
 WORTH = 0.02
 """Expected regret that a further job must remove per best-time that it costs."""
 END_BAD, END_REGRET = 0.04, 0.3
 """As in Settings, but stricter: a job costs little here beside what the source sweep has cost."""
 UNPROBED_SD = 0.25
 """sd of ln seconds of an update at a batch size where none was seen, whatever a curve through the others says."""
-PROBE_SHARE, PROBE_WORTH, PROBE_COST, PROBE_LEAST = 0.03, 0.03, 0.4, 0.02
+PROBE_SHARE, PROBE_WORTH, PROBE_COST, PROBE_LEAST = 0.03, 0.03, 0.3, 0.02
 """Share of a job that a probe may cost. Least chance that the batch size is best, times the sd of ln T there, that is
 worth a probe; and the same per best-time that the probe costs. The one of the most worth for its cost comes first, so
 that the largest batch sizes, whose updates are dear, are left out where others say enough; below the last no probe is
@@ -126,19 +129,22 @@ class NewGpuSearch(TimeToTargetSearch):
         return self._is_good_enough(state)
 
     def _verify(self, state: State) -> Proposal | Finished | None:
-        """Run the recommendation, unless that was done: a run here, whole or until its samples were known."""
+        """Run the recommendation, unless that was done: there or next to it, whole or until its samples were known."""
         point = state.points[state.best]
         regret = float(state.prospects.mean_regret[state.best])
         here = [j for j in state.jobs if j.point == point and j.kind != "probe"]
         if any(not j.is_final for j in here):
             return None
-        if any(self._is_verified(state, r) for r in state.at(point)):
+        verified_by = self._verified_by(state)
+        if verified_by is not None:
             test = self._test(state)
             if test is not None:
                 words = "tells whether S changed: a larger or smaller critical batch size would show there"
                 return Proposal("run", test, state.seeds_left(test)[0], words)
             agreement = self.transfer(state.jobs).agreement()
-            words = f"the recommendation is verified, expected regret {regret:.1%}{agreement}"
+            beside = f" by the run next to it, batch_size={verified_by.batch_size} lr={verified_by.lr:g}"
+            by = "" if verified_by == point else beside
+            words = f"the recommendation is verified{by}, expected regret {regret:.1%}{agreement}"
             return None if state.running else Finished(words)
         stopped = [j for j in here if j.outcome is Outcome.STOPPED]
         if stopped:
@@ -181,6 +187,20 @@ class NewGpuSearch(TimeToTargetSearch):
             (gain > LEAST_TOLD) & (cost < TEST_COST) & (spent + cost < TEST_UNTIL), gain / cost, 0.0
         )
         return state.points[at[int(np.argmax(worth))]] if worth.any() else None
+
+    def _verified_by(self, state: State) -> Point | None:
+        """The recommended setting if a run there verifies it, else one next to it whose run does, else None."""
+        if any(self._is_verified(state, r) for r in state.at(state.points[state.best])):
+            return state.points[state.best]
+        if not self._is_settled(state) or state.prospects.diverges[:, state.best].mean() >= SAFE:
+            return None
+        for record in state.own:
+            i = state.place[Point(record.batch_size, record.lr)]
+            octaves = abs(np.log2(state.batch[i] / state.batch[state.best]))
+            octaves = max(octaves, abs(state.log2_lr[i] - state.log2_lr[state.best]))
+            if octaves < NEAR + 1e-6 and self._is_verified(state, record):
+                return state.points[i]
+        return None
 
     def _is_verified(self, state: State, record: JobRecord) -> bool:
         """Reached, or ended far enough up to say its samples."""
@@ -250,7 +270,8 @@ class NewGpuSearch(TimeToTargetSearch):
             spread = float(np.hypot(behind.std(), UNPROBED_SD))
             worth = float(stats.norm.cdf(-np.median(behind) / spread)) * spread
             samples = float(np.exp(np.median(view.ln_samples[:, state.batch == b].min(1))))
-            updates = int(np.clip(PROBE_SHARE * samples / b, 1, 4))
+            share = max(b / samples, self._share_if_saturated(state, b, max(seen, default=0)))
+            updates = int(np.clip(PROBE_SHARE / share, 1, 4))
             # of a job at this batch size, unless what was seen of others says that it is far from the best
             cost = updates * b / samples * float(np.exp(max(np.quantile(behind, 0.3), 0.0)))
             if worth < max(PROBE_WORTH, PROBE_COST * cost):
@@ -261,6 +282,19 @@ class NewGpuSearch(TimeToTargetSearch):
             if best is None or rate > best[0]:
                 best = rate, b, updates
         return None if best is None else self._probe_at(state, best[1], best[2])
+
+    def _share_if_saturated(self, state: State, b: int, largest: int) -> float:
+        """Best-times that an update at batch size b takes if throughput rises no further than at the largest seen.
+
+        By its samples alone an update of a large batch is a small share of a long job, and the probe may cost more than
+        the best run. 0 where the largest seen is above b, or none was seen.
+        """
+        there = state.batch == largest
+        if b <= largest or not there.any():
+            return 0.0
+        view = state.prospects
+        ln_sample_seconds = np.median(view.ln_seconds[:, there] - view.ln_samples[:, there])
+        return b * float(np.exp(ln_sample_seconds - np.median(view.ln_best)))
 
     def recommend(self, jobs: Sequence[JobObservation]) -> Recommendation | None:
         answer = super().recommend(jobs)
