@@ -43,7 +43,7 @@ differ by as much. Elsewhere it is watched as any suspect job is."""
 NEAR = 1.0
 """Octaves, in batch size and in lr, within which a verified run also speaks for the recommendation: the law there is
 nearly the same, and so is what would be lost. Only where the recommendation itself hardly diverges (SAFE)."""
-WORTH = 0.02
+WORTH = 0.04
 """Expected regret that a further job must remove per best-time that it costs."""
 END_BAD, END_REGRET = 0.04, 0.3
 """As in Settings, but stricter: a job costs little here beside what the source sweep has cost."""

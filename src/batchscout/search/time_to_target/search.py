@@ -356,7 +356,8 @@ class TimeToTargetSearch:
         if not free:
             return None
         point, seed = free[0]
-        return Proposal("probe", point, seed, f"{updates} updates for the update time", updates_limit=updates)
+        words = f"{updates} update{'s' if updates > 1 else ''} for the update time"
+        return Proposal("probe", point, seed, words, updates_limit=updates)
 
     def _is_settled(self, state: State) -> bool:
         """Whether the recommendation is as good as the tolerance asks, and can be verified."""
